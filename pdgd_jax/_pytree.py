@@ -1,0 +1,73 @@
+"""Frozen dataclasses that are pytrees, and checks that run only where a person builds one."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, TypeVar, dataclass_transform
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float
+
+__all__ = ["as_float", "field", "is_concrete", "pytree", "static"]
+
+T = TypeVar("T")
+
+field = dataclasses.field
+
+
+def static(**kwargs: Any) -> Any:
+    """A dataclass field that is part of the tree's structure: hashable, a new value recompiles."""
+    return dataclasses.field(metadata={"static": True}, **kwargs)
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field, static))
+def pytree(cls: type[T]) -> type[T]:
+    """Make `cls` a frozen dataclass and a pytree.
+
+    `__post_init__` runs when a person calls the constructor, and is the place for checks. JAX
+    rebuilds trees without it: inside a transformation the leaves may be tracers, batched, or no
+    arrays at all, and there is nothing to check.
+    """
+    has_repr = cls.__repr__ is not object.__repr__
+    cls = dataclasses.dataclass(frozen=True, eq=False, repr=not has_repr)(cls)
+    fields = dataclasses.fields(cls)  # type: ignore[arg-type]  # it was made a dataclass just above
+    data = [f.name for f in fields if not f.metadata.get("static")]
+    meta = [f.name for f in fields if f.metadata.get("static")]
+
+    def flatten_with_keys(tree: Any) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
+        children = [(jax.tree_util.GetAttrKey(name), getattr(tree, name)) for name in data]
+        return children, tuple(getattr(tree, name) for name in meta)
+
+    def flatten(tree: Any) -> tuple[list[Any], tuple[Any, ...]]:
+        return [getattr(tree, name) for name in data], tuple(getattr(tree, n) for n in meta)
+
+    def unflatten(aux: tuple[Any, ...], children: Any) -> Any:
+        tree = object.__new__(cls)
+        for name, value in zip(data, children, strict=True):
+            object.__setattr__(tree, name, value)
+        for name, value in zip(meta, aux, strict=True):
+            object.__setattr__(tree, name, value)
+        return tree
+
+    unflatten_typed: Callable[[tuple[Any, ...], Any], Any] = unflatten
+    jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten_typed, flatten)
+    return cls
+
+
+def is_concrete(*arrays: Any) -> bool:
+    """Whether all arrays hold numbers that the host can look at (none is a tracer)."""
+    return not any(isinstance(array, jax.core.Tracer) for array in arrays)
+
+
+def as_float(values: ArrayLike) -> Float[Array, "..."]:
+    """`values` as a floating point array: its own float type, else JAX's default one."""
+    array = jnp.asarray(values)
+    if not jnp.issubdtype(array.dtype, jnp.floating):
+        array = array.astype(jnp.result_type(float))
+    return array
+
+
+def on_host(values: Any) -> np.ndarray[Any, np.dtype[Any]]:
+    """`values` as a NumPy array, in the precision in which they were given."""
+    return np.asarray(values)

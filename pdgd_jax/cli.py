@@ -1,0 +1,226 @@
+"""The command line: `pdgd`."""
+
+import ast
+import inspect
+import json
+import sys
+from typing import Annotated, Any
+
+import jax
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+import pdgd_jax
+from pdgd_jax import oracle, theory
+from pdgd_jax.cmdp import CMDP
+from pdgd_jax.instances import builder_of, make, options_of, registered
+from pdgd_jax.processes import StochasticProcess
+
+__all__ = ["main"]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    help="Online learning in constrained MDPs with long-term constraints.",
+    epilog="Exit codes: 0 success, 1 failure, 2 bad input.",
+)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+def main() -> None:
+    """Run `pdgd`: bad input is one red sentence and exit code 2."""
+    jax.config.update("jax_enable_x64", True)
+    try:
+        app()
+    except ValueError as error:
+        Console(stderr=True).print(Text(str(error), style="red"), soft_wrap=True)
+        sys.exit(2)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"pdgd_jax {pdgd_jax.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")
+    ] = False,
+) -> None:
+    del version  # handled by its callback
+
+
+@app.command(epilog="Examples: [bold]pdgd instances[/], [bold]pdgd instances grid[/]")
+def instances(
+    name: Annotated[str | None, typer.Argument(help="Describe this one in full.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the built-in instances, or describe one with its options."""
+    if name is not None:
+        options = options_of(name)
+        description = _docstring(name)
+        if as_json:
+            typer.echo(json.dumps({"name": name, "about": description, "options": options}))
+            return
+        console = Console()
+        console.print(Text(name, style="bold"))
+        console.print(Text(description), soft_wrap=True)
+        return
+    rows = [{"name": name, **_facts_or_reason(name)} for name in registered()]
+    if as_json:
+        typer.echo(json.dumps(rows))
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in ("instance", "L", "states", "actions", "m", "OPT", "rho"):
+        table.add_column(column, justify="left" if column == "instance" else "right", no_wrap=True)
+    table.add_column("what it is")
+    for row in rows:
+        about = Text(_docstring(row["name"]).splitlines()[0])
+        if "unavailable" in row:
+            table.add_row(row["name"], *["-"] * 6, Text(row["unavailable"], style="yellow"))
+            continue
+        counts = (str(row[key]) for key in ("layers", "states", "actions", "constraints"))
+        table.add_row(row["name"], *counts, f"{row['opt']:.4g}", f"{row['rho']:.4g}", about)
+    console = Console()
+    console.print(table)
+    console.print("\nSolve one with [bold]pdgd solve NAME[/]; its options: pdgd instances NAME.")
+
+
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    epilog="Example: [bold]pdgd solve random --sizes 1,10,10,1 --num-actions 5 --episodes 1e6[/]",
+)
+def solve(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="An instance, see [bold]pdgd instances[/].")],
+    episodes: Annotated[
+        float, typer.Option(help="T, for the paper's condition on rho and adversarial averages.")
+    ] = 100_000,
+    as_json: AsJson = False,
+) -> None:
+    """Solve an instance offline: its optimum, its margin, and what the theory asks for.
+
+    Options of the instance are given as they are named there: --sizes 1,4,4,1 --seed 3.
+    """
+    if episodes < 1 or episodes != int(episodes):
+        raise ValueError(f"--episodes must be a whole number, at least 1; got {episodes:g}.")
+    facts = _facts(make(name, **_instance_options(context.args)), int(episodes))
+    if as_json:
+        typer.echo(json.dumps({"name": name, **facts}))
+        return
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    for label, text in _sentences(facts):
+        table.add_row(label, text)
+    console = Console()
+    console.print(Text(f"{name}: {_docstring(name).splitlines()[0]}", style="bold"), soft_wrap=True)
+    console.print(table)
+
+
+def _instance_options(words: list[str]) -> dict[str, Any]:
+    """`--num-actions 3` or `--num-actions=3` as a dictionary."""
+    options: dict[str, Any] = {}
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("--"):
+            raise ValueError(
+                f"{word!r} is not an option; options of an instance look like --seed 3."
+            )
+        option, equals, value = word[2:].partition("=")
+        if not equals:
+            if not rest:
+                raise ValueError(f"--{option} needs a value.")
+            value = rest.pop(0)
+        options[option.replace("-", "_")] = _literal(value)
+    return options
+
+
+def _literal(word: str) -> Any:
+    try:
+        return ast.literal_eval(word)
+    except (ValueError, SyntaxError):
+        return word
+
+
+def _facts(cmdp: CMDP, num_episodes: int) -> dict[str, Any]:
+    average = oracle.hindsight(cmdp, num_episodes)
+    best = oracle.optimum(cmdp.mdp, average.reward, average.constraints)
+    free = oracle.optimum(cmdp.mdp, average.reward)
+    margin = oracle.slater_margin(cmdp.mdp, cmdp.constraints, num_episodes)
+    violation = np.tensordot(np.asarray(average.constraints), free.occupancy.sum(-1), axes=3)
+    sizes = cmdp.layers.sizes
+    L, m = len(sizes) - 1, cmdp.num_constraints
+    return {
+        "layers": L,
+        "sizes": sizes,
+        "states": sum(sizes),
+        "actions": int(np.asarray(cmdp.layers.action_mask).sum(-1).max()),
+        "constraints": m,
+        "rewards_process": _process_name(cmdp.rewards),
+        "constraints_process": _process_name(cmdp.constraints),
+        "feasible": best.feasible,
+        "opt": best.value if best.feasible else None,
+        "multipliers": best.multipliers.tolist() if best.feasible else None,
+        "unconstrained_opt": free.value,
+        "unconstrained_violation": violation.tolist(),
+        "rho": margin.rho,
+        "num_episodes": num_episodes,
+        "required_rho": theory.required_margin(L, m, num_episodes),
+        "condition_holds": theory.slater_condition_holds(margin.rho, L, m, num_episodes),
+        "episodes_for_condition": theory.episodes_for_margin(margin.rho, L, m),
+    }
+
+
+def _facts_or_reason(name: str) -> dict[str, Any]:
+    try:
+        return _facts(make(name), 10_000)
+    except ValueError as error:  # an instance that needs an extra which is not installed
+        return {"unavailable": str(error)}
+
+
+def _process_name(process: Any) -> str:
+    kind = "stochastic" if isinstance(process, StochasticProcess) else "adversarial"
+    return f"{type(process).__name__} ({kind})"
+
+
+def _sentences(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    def several(values: list[float]) -> str:
+        return ", ".join(f"{value:.6g}" for value in values)
+
+    if facts["feasible"]:
+        opt = f"{facts['opt']:.6g}, with multipliers {several(facts['multipliers'])}"
+    else:
+        opt = "infeasible: no policy satisfies the constraints"
+    violation = several(facts["unconstrained_violation"])
+    free = f"{facts['unconstrained_opt']:.6g}, violating by {violation} per episode"
+    verb = "holds" if facts["condition_holds"] else "does not hold"
+    condition = (
+        f"{verb} at T = {facts['num_episodes']:,}: rho = {facts['rho']:.4g} "
+        f"{'>=' if facts['condition_holds'] else '<'} {facts['required_rho']:.4g}"
+    )
+    if not facts["condition_holds"]:
+        needed = facts["episodes_for_condition"]
+        condition += "; it never does" if needed is None else f"; it does from T = {needed:.3g}"
+    return [
+        ("sizes", f"{tuple(facts['sizes'])}: L = {facts['layers']}, |X| = {facts['states']}"),
+        ("actions", f"{facts['actions']}"),
+        ("constraints", f"{facts['constraints']}, {facts['constraints_process']}"),
+        ("rewards", facts["rewards_process"]),
+        ("OPT", opt),
+        ("without constraints", free),
+        ("rho", f"{facts['rho']:.6g}"),
+        ("condition on rho", condition),
+    ]
+
+
+def _docstring(name: str) -> str:
+    return inspect.getdoc(builder_of(name)) or "(not described)"

@@ -1,0 +1,223 @@
+"""Constrained MDPs: an MDP with the processes that produce its rewards and constraints."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from pdgd_jax._pytree import is_concrete, on_host, pytree, static
+from pdgd_jax.layers import Layers
+from pdgd_jax.mdp import LayeredMDP
+from pdgd_jax.processes.base import CONSTRAINT_BOUNDS, REWARD_BOUNDS, Process, check_range
+from pdgd_jax.processes.stochastic import Constant
+
+__all__ = ["CMDP", "Outcome", "stack"]
+
+
+class Outcome(NamedTuple):
+    """What one episode reveals.
+
+    Attributes:
+      reward: `[L, S, A]`, $r_t$ in [0, 1].
+      constraints: `[m, L, S, A]`, $G_t$ in [-1, 1]; a constraint is satisfied when not positive.
+    """
+
+    reward: Float[Array, "layers states actions"]
+    constraints: Float[Array, "m layers states actions"]
+
+
+@pytree
+class CMDP:
+    r"""The paper's tuple $M = (X, A, P, \{r_t\}, \{G_t\})$.
+
+    Args:
+      mdp: states, actions and transitions.
+      rewards: the process of $r_t$; an array `[L, S, A]` stands for a constant.
+      constraints: the process of $G_t$; an array `[m, L, S, A]` stands for a constant.
+
+    Raises:
+      ValueError: if a process has another shape than the MDP, or leaves its range.
+
+    Example:
+      >>> import numpy as np
+      >>> layers = Layers.from_sizes((1, 1), num_actions=2)
+      >>> mdp = LayeredMDP(layers, np.ones((1, 1, 2, 1)))
+      >>> CMDP(mdp, rewards=np.array([[[1.0, 0.2]]]), constraints=np.array([[[[0.5, -0.5]]]]))
+      CMDP(sizes=(1, 1), num_actions=2, num_constraints=1, rewards=Constant, constraints=Constant)
+    """
+
+    mdp: LayeredMDP
+    rewards: Process
+    constraints: Process
+    num_constraints: int = static(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        for name in ("rewards", "constraints"):
+            process = getattr(self, name)
+            if not isinstance(process, Process):
+                object.__setattr__(self, name, Constant(process))
+        shape = self.mdp.layers.shape
+        reward_shape = self._drawn_shape("rewards")
+        if reward_shape != shape:
+            raise ValueError(
+                f"rewards must have the shape [L, S, A] = {shape} of the MDP; got {reward_shape}."
+            )
+        constraint_shape = self._drawn_shape("constraints")
+        if constraint_shape == shape:
+            raise ValueError(
+                f"constraints must have the shape [m, L, S, A]; got {shape}. For one constraint, "
+                "put an axis of length 1 in front."
+            )
+        if constraint_shape[1:] != shape:
+            raise ValueError(
+                f"constraints must have the shape [m, L, S, A] = (m, {str(shape)[1:-1]}) of the "
+                f"MDP; got {constraint_shape}."
+            )
+        if constraint_shape[0] == 0:
+            raise ValueError(
+                "m = 0: at least one constraint is needed (one that always holds is -1 everywhere)."
+            )
+        object.__setattr__(self, "num_constraints", constraint_shape[0])
+        self._check_first_draw()
+
+    @property
+    def layers(self) -> Layers:
+        """The layers of the MDP."""
+        return self.mdp.layers
+
+    def init(self, key: Key[Array, ""]) -> Any:
+        """The state of the two processes before the first episode."""
+        reward_key, constraint_key = jax.random.split(key)
+        return self.rewards.init(reward_key), self.constraints.init(constraint_key)
+
+    def draw(
+        self,
+        key: Key[Array, ""],
+        state: Any,
+        episode: Int[Array, ""] | int,
+        policy: Float[Array, "layers states actions"],
+    ) -> tuple[Outcome, Any]:
+        """What `episode` (0, 1, ...) reveals, and the next state of the processes.
+
+        Values are exactly 0 outside the masks, and NaN where a process left its range: a wrong
+        process must not look like a right one.
+        """
+        episode = jnp.asarray(episode, jnp.int32)
+        reward_key, constraint_key = jax.random.split(key)
+        reward, reward_state = self.rewards.draw(reward_key, state[0], episode, policy)
+        costs, constraint_state = self.constraints.draw(constraint_key, state[1], episode, policy)
+        mask = self.layers.action_mask
+        outcome = Outcome(
+            _within(reward, REWARD_BOUNDS, mask), _within(costs, CONSTRAINT_BOUNDS, mask[None])
+        )
+        return outcome, (reward_state, constraint_state)
+
+    def pad_to(self, shape: tuple[int, int, int]) -> "CMDP":
+        """The same CMDP inside a larger padded `(L, S, A)`."""
+        old = self.layers.shape
+        return CMDP(
+            self.mdp.pad_to(shape), self.rewards.pad(old, shape), self.constraints.pad(old, shape)
+        )
+
+    def _drawn_shape(self, name: str) -> tuple[int, ...]:
+        process: Process = getattr(self, name)
+
+        def first(key: Array, policy: Array) -> tuple[Array, Any]:
+            return process.draw(key, process.init(key), jnp.zeros((), jnp.int32), policy)
+
+        policy = jax.ShapeDtypeStruct(self.layers.shape, self.mdp.transition.dtype)
+        values, _ = jax.eval_shape(first, jax.random.key(0), policy)
+        return tuple(values.shape)
+
+    def _check_first_draw(self) -> None:
+        """Refuse a process that is out of range from its first episode."""
+        if not is_concrete(*jax.tree.leaves(self)):
+            return
+        policy = self.layers.uniform_policy(self.mdp.transition.dtype)
+        mask = on_host(self.layers.action_mask)
+        for name, bounds, what in (
+            ("rewards", REWARD_BOUNDS, "a reward"),
+            ("constraints", CONSTRAINT_BOUNDS, "a constraint"),
+        ):
+            process = getattr(self, name)
+            if type(process).__module__.startswith("pdgd_jax."):
+                continue  # its own constructor has checked every value it can produce
+            key = jax.random.key(0)
+            values, _ = process.draw(key, process.init(key), jnp.zeros((), jnp.int32), policy)
+            check_range(name, np.where(mask, on_host(values), 0), bounds, what)
+
+    def __repr__(self) -> str:
+        inside = str(self.layers).removeprefix("Layers(").removesuffix(")")
+        return (
+            f"CMDP({inside}, num_constraints={self.num_constraints}, "
+            f"rewards={type(self.rewards).__name__}, "
+            f"constraints={type(self.constraints).__name__})"
+        )
+
+
+def _within(values: Array, bounds: tuple[float, float], mask: Array) -> Array:
+    low, high = bounds
+    slack = 1e-6 * (high - low)
+    legal = (values >= low - slack) & (values <= high + slack)
+    return jnp.where(mask, jnp.where(legal, values, jnp.nan), 0)
+
+
+def stack(cmdps: Sequence[CMDP]) -> CMDP:
+    """Pad CMDPs to a common shape and stack them, for `vmap`.
+
+    Args:
+      cmdps: with the same number of constraints and the same kinds of process; sizes may differ.
+
+    Returns:
+      A CMDP whose every leaf has a leading axis, the instance. Use it under `jax.vmap`.
+
+    Raises:
+      ValueError: if there is nothing to stack, or what differs is more than sizes.
+
+    Example:
+      >>> import jax
+      >>> from pdgd_jax import make, occupancy_of
+      >>> both = stack([make("random", sizes=(1, 3, 1)), make("random", sizes=(1, 5, 5, 1))])
+      >>> uniform = jax.vmap(lambda cmdp: cmdp.layers.uniform_policy())(both)
+      >>> jax.vmap(lambda cmdp, policy: occupancy_of(cmdp.mdp, policy))(both, uniform).shape
+      (2, 3, 5, 3, 5)
+    """
+    if not cmdps:
+        raise ValueError("stack needs at least one CMDP.")
+    shapes = np.array([cmdp.layers.shape for cmdp in cmdps])
+    L, S, A = (int(n) for n in shapes.max(0))
+    padded = [cmdp.pad_to((L, S, A)) for cmdp in cmdps]
+    first = padded[0]
+    for index, other in enumerate(padded):
+        if other.num_constraints != first.num_constraints:
+            raise ValueError(
+                f"instances 0 and {index} have {first.num_constraints} and "
+                f"{other.num_constraints} constraints; stack needs the same number."
+            )
+        for name in ("rewards", "constraints"):
+            _check_alike(getattr(first, name), getattr(other, name), name, index)
+        if other.mdp.transition.dtype != first.mdp.transition.dtype:
+            raise ValueError(
+                f"instances 0 and {index} are {first.mdp.transition.dtype} and "
+                f"{other.mdp.transition.dtype}; stack needs one floating point type."
+            )
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *padded)
+
+
+def _check_alike(first: Process, other: Process, name: str, index: int) -> None:
+    structures = {jax.tree.structure(first), jax.tree.structure(other)}
+    if len(structures) > 1:
+        raise ValueError(
+            f"the {name} of instances 0 and {index} are {type(first).__name__} and "
+            f"{type(other).__name__}, or are set up differently; stack needs the same kind of "
+            "process with the same settings."
+        )
+    for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(other), strict=True):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            raise ValueError(
+                f"the {name} of instances 0 and {index} hold arrays {a.dtype}{list(a.shape)} and "
+                f"{b.dtype}{list(b.shape)} after padding; stack needs them alike."
+            )

@@ -1,0 +1,310 @@
+"""The offline optimum and the feasibility margin, by linear programming on the host.
+
+Exact (HiGHS, float64) and not traced: this is what a run is measured against.
+"""
+
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Key
+from scipy import sparse
+from scipy.optimize import linprog
+
+from pdgd_jax._pytree import on_host
+from pdgd_jax.cmdp import CMDP, Outcome
+from pdgd_jax.mdp import LayeredMDP
+from pdgd_jax.processes.base import (
+    CONSTRAINT_BOUNDS,
+    REWARD_BOUNDS,
+    Process,
+    StochasticProcess,
+    check_range,
+)
+
+__all__ = ["Optimum", "SlaterMargin", "hindsight", "optimum", "slater_margin"]
+
+NDArray = np.ndarray[Any, np.dtype[Any]]
+
+
+class Optimum(NamedTuple):
+    r"""The answer to $\mathrm{OPT}_{r,G} = \max_{q \in \Delta(M)} r^\top q$ s.t. $G^\top q \le 0$.
+
+    Attributes:
+      value: $\mathrm{OPT}_{r,G}$; minus infinity if no policy satisfies the constraints.
+      occupancy: `[L, S, A, S]`, an optimal $q^*$; NaN if infeasible.
+      multipliers: `[m]`, optimal Lagrange multipliers, not negative; NaN if infeasible.
+      status: "optimal" or "infeasible".
+    """
+
+    value: float
+    occupancy: Float[NDArray, "layers states actions states"]
+    multipliers: Float[NDArray, " m"]
+    status: Literal["optimal", "infeasible"]
+
+    @property
+    def feasible(self) -> bool:
+        """Whether some policy satisfies the constraints."""
+        return self.status == "optimal"
+
+
+class SlaterMargin(NamedTuple):
+    r"""The margin by which the most feasible policy satisfies the constraints.
+
+    Attributes:
+      rho: $\rho = \max_{q \in \Delta(M)} \min_i -[G^\top q]_i$, the minimum taken over all
+        episodes too if constraints are adversarial. Negative if no policy satisfies them all.
+      occupancy: `[L, S, A, S]`, the $q^\circ$ that attains it.
+    """
+
+    rho: float
+    occupancy: Float[NDArray, "layers states actions states"]
+
+    @property
+    def feasible(self) -> bool:
+        """Whether some policy satisfies the constraints (with no margin, if rho is 0)."""
+        return self.rho >= -_FEASIBILITY
+
+
+# HiGHS satisfies constraints to 1e-7 unless told otherwise; 1e-10 is the least it takes.
+_FEASIBILITY = 1e-10
+_OPTIONS = {
+    "primal_feasibility_tolerance": _FEASIBILITY,
+    "dual_feasibility_tolerance": _FEASIBILITY,
+}
+
+
+def optimum(
+    mdp: LayeredMDP,
+    reward: Float[Any, "layers states actions"],
+    constraints: Float[Any, "m layers states actions"] | None = None,
+) -> Optimum:
+    r"""Solve $\mathrm{LP}_{r,G}$, the best a policy can do that satisfies the constraints.
+
+    Args:
+      mdp: one MDP, its transitions known to the oracle.
+      reward: `[L, S, A]`, $\bar r$.
+      constraints: `[m, L, S, A]`, $\bar G$; None for the unconstrained optimum.
+
+    Returns:
+      The optimum. An infeasible problem is an answer, `status == "infeasible"`.
+
+    Example:
+      >>> from pdgd_jax import make, oracle
+      >>> cmdp = make("random")
+      >>> best = oracle.optimum(cmdp.mdp, cmdp.rewards.mean(), cmdp.constraints.mean())
+      >>> free = oracle.optimum(cmdp.mdp, cmdp.rewards.mean())
+      >>> best.status, best.value < free.value
+      ('optimal', True)
+    """
+    flow = _Flow(mdp)
+    objective = flow.pairs_of("reward", reward, REWARD_BOUNDS)
+    G = np.zeros((0, flow.num_pairs))
+    if constraints is not None:
+        G = flow.pairs_of("constraints", constraints, CONSTRAINT_BOUNDS)
+    solution = linprog(
+        -objective,
+        A_ub=G if len(G) else None,
+        b_ub=np.zeros(len(G)) if len(G) else None,
+        A_eq=flow.matrix,
+        b_eq=flow.source,
+        bounds=(0, None),
+        method="highs",
+        options=_OPTIONS,
+    )
+    if solution.status == 2:
+        nothing = np.full(len(G), np.nan)
+        return Optimum(-np.inf, np.full(flow.shape, np.nan), nothing, "infeasible")
+    _require_success(solution)
+    multipliers = np.maximum(-solution.ineqlin.marginals, 0) if len(G) else np.zeros(0)
+    return Optimum(float(-solution.fun), flow.occupancy_of(solution.x), multipliers, "optimal")
+
+
+def slater_margin(
+    mdp: LayeredMDP,
+    constraints: Float[Any, "*episodes m layers states actions"] | Process,
+    num_episodes: int | None = None,
+) -> SlaterMargin:
+    r"""The feasibility margin $\rho$ of the paper, and the policy that attains it.
+
+    Args:
+      mdp: one MDP.
+      constraints: for stochastic constraints their mean `[m, L, S, A]`; for adversarial ones all
+        of them, `[T, m, L, S, A]`; or a process, which knows which of the two it is.
+      num_episodes: of a process with an explicit table, only this many first episodes count.
+
+    Returns:
+      The margin. With many episodes only the constraints that matter enter the linear program:
+      the most violated ones are added until none is.
+
+    Example:
+      >>> from pdgd_jax import make, oracle
+      >>> cmdp = make("random")
+      >>> oracle.slater_margin(cmdp.mdp, cmdp.constraints).rho > 0
+      True
+    """
+    if isinstance(constraints, Process):
+        values = on_host(constraints.extremes())
+        if not isinstance(constraints, StochasticProcess) and constraints.num_episodes is not None:
+            values = values[:num_episodes]
+    else:
+        values = on_host(constraints)
+    flow = _Flow(mdp)
+    # [rows, pairs]: a minimum over episodes and constraints alike.
+    rows = flow.pairs_of("constraints", values, CONSTRAINT_BOUNDS).reshape(-1, flow.num_pairs)
+    if len(rows) == 0:
+        raise ValueError("m = 0: rho is the margin of at least one constraint.")
+
+    # Unknowns: the occupancy of each pair, then rho itself.
+    objective = np.append(np.zeros(flow.num_pairs), -1.0)
+    no_margin = sparse.csr_matrix((flow.matrix.shape[0], 1))
+    equalities = sparse.hstack([flow.matrix, no_margin], format="csr")
+    bounds = [(0, None)] * flow.num_pairs + [(None, None)]
+    active = np.unique(
+        np.argmax(rows, axis=0)
+    )  # each pair's worst row: a start that often suffices
+    while True:
+        solution = linprog(
+            objective,
+            A_ub=np.column_stack([rows[active], np.ones(len(active))]),
+            b_ub=np.zeros(len(active)),
+            A_eq=equalities,
+            b_eq=flow.source,
+            bounds=bounds,
+            method="highs",
+            options=_OPTIONS,
+        )
+        _require_success(solution)
+        margin = solution.x[-1]
+        excess = rows @ solution.x[:-1] + margin
+        excess[active] = -np.inf
+        worst = np.argsort(excess)[-_ROWS_PER_ROUND:]
+        violated = worst[excess[worst] > 1e-9]
+        if len(violated) == 0:
+            rho = 0.0 if abs(margin) < _FEASIBILITY else float(margin)  # the LP knows no better
+            return SlaterMargin(rho, flow.occupancy_of(solution.x[:-1]))
+        active = np.concatenate([active, violated])
+
+
+def hindsight(
+    cmdp: CMDP,
+    num_episodes: int,
+    key: Key[Array, ""] | None = None,
+    policy: Float[Array, "layers states actions"] | None = None,
+) -> Outcome:
+    r"""The averages $\bar r$ and $\bar G$ that a run of $T$ episodes is measured against.
+
+    The mean of a process if it is stochastic, the average of its $T$ episodes if not.
+
+    Args:
+      cmdp: one CMDP.
+      num_episodes: $T$.
+      key: for an adversary that is random too; `jax.random.key(0)` by default.
+      policy: what an adaptive adversary sees, always; the uniform one by default.
+    """
+    for name, process in (("rewards", cmdp.rewards), ("constraints", cmdp.constraints)):
+        if process.num_episodes is not None and process.num_episodes < num_episodes:
+            raise ValueError(
+                f"the table of {name} has {process.num_episodes} episodes, fewer than the "
+                f"{num_episodes} asked for."
+            )
+    reward, constraints = cmdp.rewards, cmdp.constraints
+    if isinstance(reward, StochasticProcess) and isinstance(constraints, StochasticProcess):
+        return Outcome(reward.mean(), constraints.mean())
+    key = jax.random.key(0) if key is None else key
+    dtype = cmdp.mdp.transition.dtype
+    policy = cmdp.layers.uniform_policy(dtype) if policy is None else policy
+    total = jax.jit(_total_outcome)(cmdp, key, policy, num_episodes)
+    average = jax.tree.map(lambda x: x / num_episodes, total)
+    return Outcome(
+        reward.mean() if isinstance(reward, StochasticProcess) else average.reward,
+        constraints.mean() if isinstance(constraints, StochasticProcess) else average.constraints,
+    )
+
+
+def _total_outcome(cmdp: CMDP, key: Array, policy: Array, num_episodes: Array) -> Outcome:
+    init_key, draw_key = jax.random.split(key)
+    dtype, shape = policy.dtype, cmdp.layers.shape
+    zero = Outcome(jnp.zeros(shape, dtype), jnp.zeros((cmdp.num_constraints, *shape), dtype))
+
+    def episode(t: Array, carry: tuple[Outcome, Any]) -> tuple[Outcome, Any]:
+        total, state = carry
+        outcome, state = cmdp.draw(jax.random.fold_in(draw_key, t), state, t, policy)
+        return jax.tree.map(jnp.add, total, outcome), state
+
+    total, _ = jax.lax.fori_loop(0, num_episodes, episode, (zero, cmdp.init(init_key)))
+    return total
+
+
+# Enough that few rounds are needed, few enough that a round stays cheap.
+_ROWS_PER_ROUND = 64
+
+
+class _Flow:
+    """Flow conservation over the valid pairs (x, a), as a sparse matrix."""
+
+    def __init__(self, mdp: LayeredMDP) -> None:
+        if mdp.transition.ndim != 4:
+            raise ValueError(
+                f"the oracle takes one MDP; this one has transitions {mdp.transition.shape}. "
+                "Solve stacked instances one by one."
+            )
+        mask: Any = on_host(mdp.layers.action_mask)
+        # Rows that sum to 1 only to float32 would break the balance that the LP asks for.
+        transition = on_host(mdp.transition).astype(np.float64)
+        total = transition.sum(-1, keepdims=True)
+        self.transition = transition / np.where(total > 0, total, 1)
+        self.mask = mask
+        self.shape = self.transition.shape
+        layer, state, action = np.nonzero(mask)
+        self.num_pairs = len(layer)
+        decides: Any = mask.any(-1)  # [L, S]
+        row_of = np.cumsum(decides.reshape(-1)).reshape(decides.shape) - 1
+        pair = np.arange(self.num_pairs)
+        outflow = sparse.coo_matrix(
+            (np.ones(self.num_pairs), (row_of[layer, state], pair)),
+            shape=(int(decides.sum()), self.num_pairs),
+        )
+        rows = self.transition[layer, state, action]  # [pairs, S]
+        from_pair, to_state = np.nonzero(rows)
+        next_layer = np.minimum(layer[from_pair] + 1, mask.shape[0] - 1)
+        # Nothing is conserved in the last state.
+        inside = (layer[from_pair] + 1 < mask.shape[0]) & decides[next_layer, to_state]
+        from_pair, to_state, next_layer = from_pair[inside], to_state[inside], next_layer[inside]
+        inflow = sparse.coo_matrix(
+            (rows[from_pair, to_state], (row_of[next_layer, to_state], from_pair)),
+            shape=outflow.shape,
+        )
+        self.matrix = (outflow - inflow).tocsr()
+        self.source = np.zeros(outflow.shape[0])
+        self.source[row_of[0, 0]] = 1
+
+    def pairs_of(self, name: str, values: Any, bounds: tuple[float, float]) -> NDArray:
+        """The entries of `[..., L, S, A]` at the valid pairs, `[..., pairs]`."""
+        array = on_host(values)
+        if array.shape[-3:] != self.mask.shape:
+            raise ValueError(
+                f"{name} must have the shape [..., L, S, A] with (L, S, A) = {self.mask.shape} of "
+                f"the MDP; got {array.shape}."
+            )
+        if name == "reward" and array.ndim != 3:
+            raise ValueError(f"reward must be [L, S, A]; got the shape {array.shape}.")
+        if name == "constraints" and array.ndim == 3:
+            array = array[None]
+        if not array.size:
+            raise ValueError("m = 0: pass None for a problem without constraints.")
+        what = "a reward" if name == "reward" else "a constraint"
+        check_range(name, np.where(self.mask, array, 0), bounds, what)
+        return array[..., self.mask].astype(np.float64)
+
+    def occupancy_of(self, pairs: NDArray) -> NDArray:
+        """The occupancy `[L, S, A, S]` of a solution over pairs."""
+        marginal = np.zeros(self.mask.shape)
+        marginal[self.mask] = np.maximum(pairs, 0)
+        return marginal[..., None] * self.transition
+
+
+def _require_success(solution: Any) -> None:
+    if solution.status != 0:
+        raise RuntimeError(f"HiGHS did not solve the linear program: {solution.message}")

@@ -1,0 +1,33 @@
+"""Where rewards and constraints come from: stochastic processes and adversaries."""
+
+from pdgd_jax._pytree import pytree, static
+from pdgd_jax.processes.adversarial import Adaptive, Corrupted, Drift, Phases, Table
+from pdgd_jax.processes.around import KINDS, around
+from pdgd_jax.processes.base import AdversarialProcess, Process, StochasticProcess
+from pdgd_jax.processes.stochastic import (
+    Bernoulli,
+    Beta,
+    ClippedGaussian,
+    Constant,
+    UniformNoise,
+)
+
+__all__ = [
+    "KINDS",
+    "Adaptive",
+    "AdversarialProcess",
+    "Bernoulli",
+    "Beta",
+    "ClippedGaussian",
+    "Constant",
+    "Corrupted",
+    "Drift",
+    "Phases",
+    "Process",
+    "StochasticProcess",
+    "Table",
+    "UniformNoise",
+    "around",
+    "pytree",
+    "static",
+]

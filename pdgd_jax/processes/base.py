@@ -1,0 +1,160 @@
+"""What a process is: where the rewards and the constraints of each episode come from."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from pdgd_jax._pytree import as_float, is_concrete, on_host
+
+__all__ = [
+    "CONSTRAINT_BOUNDS",
+    "REWARD_BOUNDS",
+    "AdversarialProcess",
+    "Process",
+    "StochasticProcess",
+]
+
+REWARD_BOUNDS = (0.0, 1.0)
+CONSTRAINT_BOUNDS = (-1.0, 1.0)
+
+
+class Process:
+    """Produces the reward `[L, S, A]` or the constraints `[m, L, S, A]` of each episode.
+
+    Derive from `StochasticProcess` or `AdversarialProcess`, decorate with `pytree` and write
+    `draw`; the fields are arrays, which `stack`, `vmap` and a sweep then see. Rewards lie in
+    [0, 1] and constraints in [-1, 1]: a value outside is refused by `CMDP` where it can be seen,
+    and becomes NaN inside compiled code.
+
+    Example:
+      A reward that is `first` in even episodes and `second` in odd ones:
+
+      >>> import jax.numpy as jnp
+      >>> from pdgd_jax import make, CMDP
+      >>> from pdgd_jax.processes import AdversarialProcess, pytree
+      >>> @pytree
+      ... class Alternating(AdversarialProcess):
+      ...     first: jnp.ndarray
+      ...     second: jnp.ndarray
+      ...
+      ...     def draw(self, key, state, episode, policy):
+      ...         return jnp.where(episode % 2 == 0, self.first, self.second), state
+      >>> cmdp = make("random")
+      >>> shape = cmdp.mdp.layers.shape
+      >>> CMDP(cmdp.mdp, Alternating(jnp.zeros(shape), jnp.ones(shape)), cmdp.constraints)
+      CMDP(sizes=(1, 4, 4, 4, 1), num_actions=3, num_constraints=1,
+           rewards=Alternating, constraints=Bernoulli)
+    """
+
+    @property
+    def num_episodes(self) -> int | None:
+        """How many episodes the process can produce; None if there is no end."""
+        return None
+
+    def init(self, key: Key[Array, ""]) -> Any:
+        """The state before the first episode; a pytree of arrays, by default empty."""
+        del key
+        return ()
+
+    def draw(
+        self,
+        key: Key[Array, ""],
+        state: Any,
+        episode: Int[Array, ""],
+        policy: Float[Array, "layers states actions"],
+    ) -> tuple[Float[Array, "..."], Any]:
+        """The values of `episode` (0, 1, ...) and the next state.
+
+        An adaptive adversary may look at the policy that the learner is about to play.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define draw.")
+
+    def extremes(self) -> Float[Array, "n ..."]:
+        r"""Values whose convex hull holds what any episode may show, in expectation.
+
+        The margin $\rho$ of adversarial constraints is a minimum over all episodes, and a minimum
+        over a hull is attained at these. Optional: without it, $\rho$ needs the realised table.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not say which values it may take.")
+
+    def pad(self, old: tuple[int, int, int], new: tuple[int, int, int]) -> "Process":
+        """The same process with every leaf `[..., L, S, A]` padded by zeros to a larger shape."""
+        grow = [(0, b - a) for a, b in zip(old, new, strict=True)]
+
+        def pad_leaf(leaf: Array) -> Array:
+            if leaf.shape[-3:] != old:
+                return leaf
+            return jnp.pad(leaf, [(0, 0)] * (leaf.ndim - 3) + grow)
+
+        return jax.tree.map(pad_leaf, self)
+
+
+class StochasticProcess(Process):
+    """Draws every episode independently from one distribution, whose mean is known."""
+
+    def mean(self) -> Float[Array, "..."]:
+        """The mean of every entry, exactly: of what is drawn, after any clipping."""
+        raise NotImplementedError(f"{type(self).__name__} must define mean.")
+
+    def extremes(self) -> Float[Array, "n ..."]:
+        """The mean alone."""
+        return self.mean()[None]
+
+
+class AdversarialProcess(Process):
+    """Chooses every episode as it likes."""
+
+
+def check_values(
+    name: str,
+    values: Any,
+    bounds: tuple[float, float] | None = None,
+    *,
+    leading: int = 0,
+) -> tuple[Float[Array, "..."], tuple[float, float]]:
+    """`values` as a float array, with the bounds that its rank implies, or a `ValueError`.
+
+    Args:
+      name: what to call the values in an error.
+      values: `[L, S, A]` for a reward, `[m, L, S, A]` for constraints, behind `leading` axes.
+      bounds: bounds narrower than those of a reward or a constraint.
+      leading: how many axes (time, phases) stand before that shape.
+    """
+    rank = np.ndim(values) - leading
+    before = "" if leading == 0 else "n, " * leading
+    if rank not in (3, 4):
+        raise ValueError(
+            f"{name} must have the shape [{before}L, S, A] of a reward or [{before}m, L, S, A] of "
+            f"constraints; got {np.shape(values)}."
+        )
+    if 0 in np.shape(values):
+        raise ValueError(
+            f"{name} is empty, of shape {np.shape(values)}; at least one constraint, episode, "
+            "layer, state and action is needed (a constraint that always holds is -1 everywhere)."
+        )
+    legal = REWARD_BOUNDS if rank == 3 else CONSTRAINT_BOUNDS
+    low, high = legal if bounds is None else bounds
+    if not legal[0] <= low < high <= legal[1]:
+        raise ValueError(f"bounds must be increasing and within {legal}; got {(low, high)}.")
+    if is_concrete(values):
+        check_range(name, on_host(values), (low, high), "a reward" if rank == 3 else "a constraint")
+    return as_float(values), (float(low), float(high))
+
+
+def check_range(name: str, values: Any, bounds: tuple[float, float], what: str) -> None:
+    """Raise a `ValueError` that says where `values` `[..., L, S, A]` leave `bounds`."""
+    low, high = bounds
+    # A value that was rounded to float32 may stick out by its last bit.
+    slack = 1e-6 * (high - low)
+    with np.errstate(invalid="ignore"):
+        wrong = ~((values >= low - slack) & (values <= high + slack))
+    if wrong.any():
+        where = tuple(int(i) for i in np.argwhere(wrong)[0])
+        *before, k, x, a = where
+        at = f"layer {k}, state {x}, action {a}" + (f" (index {before})" if before else "")
+        raise ValueError(
+            f"{name} of {at} is {values[where]:.6g}; {what} lies in [{low:g}, {high:g}]."
+        )

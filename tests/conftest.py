@@ -1,0 +1,44 @@
+"""Settings of the whole test session, and small instances that many tests share."""
+
+import contextlib
+import itertools
+
+import jax
+import numpy as np
+import pytest
+
+from pdgd_jax import LayeredMDP, Layers
+
+jax.config.update("jax_enable_x64", True)
+# A silent broadcast between ranks is a bug that has not been noticed yet.
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+@pytest.fixture(params=["float32", "float64"])
+def precision(request):
+    """Run a test in both precisions, as a user who has or has not enabled x64."""
+    context = jax.enable_x64(False) if request.param == "float32" else contextlib.nullcontext()
+    with context:
+        yield request.param
+
+
+def random_mdp(seed, sizes=(1, 3, 2, 1), num_actions=2, sparsity=0.3):
+    """A random MDP, some of whose transitions are exactly zero."""
+    rng = np.random.default_rng(seed)
+    layers = Layers.from_sizes(sizes, num_actions)
+    L, S, A = layers.shape
+    P = np.zeros((L, S, A, S))
+    for k, (size, following) in enumerate(itertools.pairwise(sizes)):
+        rows = rng.uniform(0.05, 1, size=(size, num_actions, following))
+        rows *= rng.uniform(size=rows.shape) > sparsity
+        rows[..., rng.integers(following)] += 0.1
+        P[k, :size, :, :following] = rows / rows.sum(-1, keepdims=True)
+    return LayeredMDP(layers, P)
+
+
+def random_policy(seed, layers):
+    """A random policy with full support on the actions that exist."""
+    mask = np.asarray(layers.action_mask)
+    weights = np.random.default_rng(seed).uniform(0.1, 1, size=mask.shape) * mask
+    total = weights.sum(-1, keepdims=True)
+    return jax.numpy.asarray(weights / np.where(total > 0, total, 1))

@@ -1,0 +1,277 @@
+"""The contract of every process, its distribution, and its errors."""
+
+import functools
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pdgd_jax.processes import (
+    KINDS,
+    Adaptive,
+    Bernoulli,
+    Beta,
+    ClippedGaussian,
+    Constant,
+    Corrupted,
+    Drift,
+    Phases,
+    StochasticProcess,
+    Table,
+    UniformNoise,
+    around,
+)
+
+SHAPE = (2, 3, 2)  # L, S, A
+
+
+def means(role, seed=0):
+    """Means over the whole range, the bounds themselves among them."""
+    rng = np.random.default_rng(seed)
+    values = rng.uniform(size=SHAPE) if role == "reward" else rng.uniform(-1, 1, (2, *SHAPE))
+    values[..., 0, 0, 0], values[..., 0, 1, 0] = values.min().round(), 1.0
+    return values
+
+
+def table(role):
+    rng = np.random.default_rng(5)
+    if role == "reward":
+        return Table(rng.uniform(size=(50, *SHAPE)))
+    return Table(rng.uniform(-1, 1, size=(50, 2, *SHAPE)))
+
+
+PROCESSES = {
+    kind: functools.partial(lambda kind, role: around(means(role), kind), kind) for kind in KINDS
+}
+PROCESSES["table"] = table
+PROCESSES["phases-periodic"] = lambda role: Phases(np.stack([means(role), means(role, 1)]), 3)
+PROCESSES["phases-once"] = lambda role: Phases(
+    np.stack([means(role), means(role, 1)]), 3, schedule="once"
+)
+each_process = pytest.mark.parametrize("name", PROCESSES)
+each_role = pytest.mark.parametrize("role", ["reward", "constraint"])
+
+POLICY = np.full(SHAPE, 0.5)
+
+
+def policy_like(process):
+    return jnp.asarray(POLICY, jax.tree.leaves(process)[0].dtype)
+
+
+@each_process
+@each_role
+def test_contract(name, role, precision):
+    process = PROCESSES[name](role)
+    policy = policy_like(process)
+    low = 0 if role == "reward" else -1
+    shape = SHAPE if role == "reward" else (2, *SHAPE)
+
+    def episode(state, inputs):
+        key, t = inputs
+        values, state = process.draw(key, state, t, policy)
+        return state, values
+
+    keys = jax.random.split(jax.random.key(0), 20)
+    episodes = jnp.arange(20)
+    state = process.init(jax.random.key(1))
+    # The carry keeps its structure, shapes and types: `scan` would refuse it otherwise.
+    final, scanned = jax.lax.scan(episode, state, (keys, episodes))
+    chex.assert_trees_all_equal_shapes_and_dtypes(state, final)
+    assert scanned.shape == (20, *shape)
+    assert scanned.dtype == policy.dtype == jnp.dtype(precision)
+    chex.assert_tree_all_finite(scanned)
+    assert (scanned >= low).all()
+    assert (scanned <= 1).all()
+
+    # jit equals eager, and one trace serves all episodes. The tolerance is for sin and erfinv,
+    # which the compiler may fuse.
+    traced = jax.jit(chex.assert_max_traces(n=1)(episode))
+    loose = 1e-6 if precision == "float32" else 1e-13
+    for t in range(3):
+        state, compiled = traced(state, (keys[t], episodes[t]))
+        np.testing.assert_allclose(compiled, scanned[t], atol=loose)
+    eager = process.draw(keys[3], process.init(jax.random.key(1)), episodes[3], policy)[0]
+    np.testing.assert_allclose(eager, scanned[3], atol=loose)
+
+    # vmap over keys equals a loop.
+    state = process.init(jax.random.key(1))
+    batch = jax.vmap(lambda key: process.draw(key, state, 4, policy)[0])(keys[:3])
+    for one, key in zip(batch, keys, strict=False):
+        np.testing.assert_allclose(one, process.draw(key, state, 4, policy)[0], atol=loose)
+
+
+@each_process
+@each_role
+def test_padding_changes_nothing(name, role):
+    process = PROCESSES[name](role)
+    larger = (3, 5, 4)
+    padded = process.pad(SHAPE, larger)
+    wide_policy = jnp.pad(
+        jnp.asarray(POLICY), [(0, b - a) for a, b in zip(SHAPE, larger, strict=True)]
+    )
+    key = jax.random.key(3)
+    for t in (0, 7):
+        plain, _ = process.draw(key, process.init(key), t, jnp.asarray(POLICY))
+        wide, _ = padded.draw(key, padded.init(key), t, wide_policy)
+        assert wide.shape[-3:] == larger
+        np.testing.assert_array_equal(wide[..., :2, :3, :2], plain)
+
+
+@pytest.mark.parametrize("kind", ["constant", "bernoulli", "beta", "gaussian", "uniform"])
+@each_role
+def test_the_mean_is_that_of_what_is_drawn(kind, role):
+    process = around(means(role), kind)
+    assert isinstance(process, StochasticProcess)
+    count = 20_000
+    keys = jax.random.split(jax.random.key(0), count)
+    draw = jax.jit(jax.vmap(lambda key: process.draw(key, (), 0, jnp.asarray(POLICY))[0]))
+    values = np.asarray(draw(keys))
+    # 5 standard errors of the sample mean, entry by entry: 24 entries fail once in 10^5.
+    tolerance = 5 * values.std(0) / np.sqrt(count) + 1e-12
+    assert (np.abs(values.mean(0) - np.asarray(process.mean())) <= tolerance).all()
+    np.testing.assert_array_equal(process.extremes(), process.mean()[None])
+    if kind not in ("constant", "gaussian"):
+        np.testing.assert_array_equal(process.mean(), means(role))
+    # Entries are independent: no two columns of noise are the same.
+    noisy = values.reshape(count, -1)[:, values.std(0).reshape(-1) > 0]
+    if kind != "constant":
+        correlation = np.abs(np.corrcoef(noisy.T) - np.eye(noisy.shape[1]))
+        assert correlation.max() < 5 / np.sqrt(count)
+
+
+def test_beta_has_the_variance_of_a_beta():
+    process = Beta(np.full(SHAPE, 0.3), concentration=3.0)
+    keys = jax.random.split(jax.random.key(0), 20_000)
+    values = np.asarray(jax.vmap(lambda key: process.draw(key, (), 0, None)[0])(keys))
+    # The variance of Beta(cp, c(1-p)) is p(1-p)/(c+1); its estimate has a relative error of 1%.
+    np.testing.assert_allclose(values.var(0), 0.3 * 0.7 / 4, rtol=0.06)
+
+
+def test_bernoulli_shows_its_bounds_only():
+    process = Bernoulli(np.full((1, *SHAPE), 0.1), bounds=(-0.5, 0.5))
+    values, _ = process.draw(jax.random.key(0), (), 0, None)
+    assert set(np.unique(values)) == {-0.5, 0.5}
+
+
+def test_clipping_moves_the_mean():
+    process = ClippedGaussian(np.full(SHAPE, 0.95), scale=0.3)
+    assert (process.mean() < 0.9).all()
+
+
+def test_table_rows_in_order_and_nothing_after_the_end():
+    process = table("reward")
+    assert process.num_episodes == 50
+    for t in (0, 17, 49):
+        values, _ = process.draw(jax.random.key(0), (), t, None)
+        np.testing.assert_array_equal(values, process.values[t])
+    assert jnp.isnan(process.draw(jax.random.key(0), (), 50, None)[0]).all()
+    assert Corrupted(process, Constant(np.zeros(SHAPE))).num_episodes == 50
+    assert around(means("reward"), "corrupted").num_episodes is None
+
+
+@pytest.mark.parametrize(
+    ("schedule", "turns"),
+    [
+        ("periodic", [0, 0, 1, 1, 2, 2, 0, 0, 1, 1, 2, 2, 0, 0, 1]),
+        ("doubling", [0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 0]),
+        ("once", [0, 0, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2]),
+    ],
+)
+def test_phases_follow_their_schedule(schedule, turns):
+    values = np.arange(3).reshape(3, 1, 1, 1) / 2 * np.ones((3, *SHAPE))
+    process = Phases(values, period=2, schedule=schedule)
+    shown = [float(process.draw(None, (), t, None)[0][0, 0, 0]) * 2 for t in range(15)]
+    assert shown == turns
+
+
+def test_doubling_phases_are_exact_far_out():
+    process = Phases(np.stack([np.zeros(SHAPE), np.ones(SHAPE)]), period=1, schedule="doubling")
+    # Turn j covers the episodes 2^j - 1 to 2^(j+1) - 2.
+    for j in (20, 29):
+        for t, turn in ((2**j - 2, j - 1), (2**j - 1, j)):
+            assert float(process.draw(None, (), t, None)[0][0, 0, 0]) == turn % 2
+
+
+def test_drift_is_a_sine():
+    process = Drift(np.full(SHAPE, 0.5), 0.5, period=4)
+    shown = [float(process.draw(None, (), t, None)[0][0, 0, 0]) for t in range(5)]
+    np.testing.assert_allclose(shown, [0.5, 1.0, 0.5, 0.0, 0.5], atol=1e-15)
+    # Also after 10^8 episodes, where a float32 has lost count.
+    assert float(process.draw(None, (), 10**8 + 1, None)[0][0, 0, 0]) == 1.0
+
+
+def test_corruption_takes_its_share_in_bursts():
+    process = Corrupted(Constant(np.zeros(SHAPE)), Constant(np.ones(SHAPE)), share=0.3, period=10)
+    state = process.init(jax.random.key(0))
+    shown = [float(process.draw(jax.random.key(t), state, t, None)[0].mean()) for t in range(20)]
+    assert shown == [1.0] * 3 + [0.0] * 7 + [1.0] * 3 + [0.0] * 7
+
+
+def test_the_adaptive_adversary_punishes_the_favourite():
+    policy = jnp.asarray(np.stack([np.full((2, 3), 0.9), np.full((2, 3), 0.1)], axis=-1))
+    reward = Adaptive(np.full(SHAPE, 0.6), strength=0.5)
+    values, _ = reward.draw(None, (), 0, policy)
+    np.testing.assert_allclose(values[0, 0], [0.15, 0.55])
+    costs = Adaptive(np.full((2, *SHAPE), 0.6), strength=0.5)
+    values, _ = costs.draw(None, (), 0, policy)
+    np.testing.assert_allclose(values[1, 0, 0], [1.0, 0.65])
+
+
+@each_process
+@each_role
+def test_no_episode_leaves_the_hull_of_the_extremes(name, role):
+    process = PROCESSES[name](role)
+    extremes = np.asarray(process.extremes())
+    if name == "corrupted" or isinstance(process, StochasticProcess):
+        return_mean = np.asarray(around(means(role), "bernoulli").mean())
+        if name == "corrupted":
+            np.testing.assert_array_equal(extremes[0], return_mean)
+        return  # the hull holds means, not draws: covered by the test of the mean
+    for t in range(0, 40, 7):
+        values, _ = process.draw(
+            jax.random.key(t), process.init(jax.random.key(0)), t, policy_like(process)
+        )
+        assert (values <= extremes.max(0) + 1e-12).all()
+        assert (values >= extremes.min(0) - 1e-12).all()
+
+
+def bad(change):
+    values = means("constraint")
+    values[change[0]] = change[1]
+    return values
+
+
+@pytest.mark.parametrize(
+    ("build", "sentence"),
+    [
+        (
+            lambda: Bernoulli(bad(((1, 0, 2, 1), 1.5))),
+            "layer 0, state 2, action 1 .* is 1.5; a const",
+        ),
+        (
+            lambda: Constant(-np.ones(SHAPE)),
+            r"layer 0, state 0, action 0 is -1; a reward lies in \[0",
+        ),
+        (lambda: Constant(np.full(SHAPE, np.nan)), "is nan; a reward lies in"),
+        (lambda: Table(np.full((3, *SHAPE), np.inf)), r"\(index \[0\]\) is inf; a reward"),
+        (lambda: Constant(np.zeros((2, 3))), r"shape \[L, S, A\] of a reward or \[m, L, S, A\]"),
+        (lambda: Table(np.zeros(SHAPE)), r"\[n, L, S, A\] of a reward"),
+        (lambda: Constant(np.zeros((0, *SHAPE))), "at least one constraint"),
+        (lambda: Bernoulli(np.zeros(SHAPE), bounds=(0, 2)), "bounds must be increasing and within"),
+        (lambda: Beta(np.zeros(SHAPE), concentration=0.0), "concentration must be a positive"),
+        (lambda: ClippedGaussian(np.zeros(SHAPE), scale=-1.0), "scale must be a positive number"),
+        (lambda: UniformNoise(np.zeros(SHAPE), half_width=np.inf), "half_width must be a positive"),
+        (lambda: Phases(np.zeros((2, *SHAPE)), period=0), "period must be a whole number"),
+        (lambda: Phases(np.zeros((2, *SHAPE)), period=1.5), "period must be a whole number"),
+        (lambda: Phases(np.zeros((2, *SHAPE)), schedule="weekly"), 'schedule must be "periodic"'),
+        (lambda: Drift(np.full(SHAPE, 0.9), 0.2), r"center \+ amplitude of layer 0, .* is 1.1"),
+        (lambda: Corrupted(table("reward"), table("reward"), share=2), "share must lie in"),
+        (lambda: Adaptive(np.zeros(SHAPE), strength=-1), "strength must not be negative"),
+        (lambda: around(np.zeros(SHAPE), "poisson"), "unknown kind of process 'poisson'"),
+    ],
+)
+def test_bad_input_is_one_sentence(build, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        build()
