@@ -59,6 +59,12 @@ class Layers:
           sizes: the number of states of each layer, the first and the last being 1.
           num_actions: the number of actions of every state.
         """
+        for number in (*sizes, num_actions):
+            if not isinstance(number, int | np.integer) or isinstance(number, bool):
+                raise ValueError(
+                    f"sizes and num_actions are whole numbers, such as (1, 4, 1) and 3; "
+                    f"got {number!r}."
+                )
         sizes = tuple(int(size) for size in sizes)
         if len(sizes) < 2:
             raise ValueError(f"sizes must name at least two layers, such as (1, 1); got {sizes}.")

@@ -48,6 +48,8 @@ def grid(
     shape = (whole_number("rows", rows, 1), whole_number("columns", columns, 1))
     N = rows * columns
     for cell in hazards:
+        if np.shape(cell) != (2,):
+            raise ValueError(f"a hazard is a cell (row, column); got {cell!r}.")
         if not (0 <= cell[0] < rows and 0 <= cell[1] < columns):
             raise ValueError(f"hazard {tuple(cell)} lies outside the {rows} x {columns} grid.")
     astray = fraction("slip", slip)

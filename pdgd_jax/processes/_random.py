@@ -1,41 +1,76 @@
 """Random numbers that do not change when an instance is padded.
 
 `jax.random.uniform(key, (L, S, A))` gives an entry a number that depends on S and A, so that a
-padded instance would see other rewards than the plain one. Here the number of entry
-`[i, l, s, a]` depends on the key and on `(i, l, s, a)` alone: the first three select a key, and
-JAX's counter-based generator gives the a-th number of that key whatever the length asked for.
+padded instance would see other rewards than the plain one. Here the number of entry `[i, l, s, a]`
+depends on the key and on `(i, l, s, a)` alone, which are the counters of one call of Threefry.
 """
 
+import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.extend.random import threefry_2x32
 from jaxtyping import Array, Float, Key
 
-__all__ = ["keys_for", "uniforms_for"]
+__all__ = ["betas_for", "normal_quantile", "uniforms_for"]
 
 
 def uniforms_for(key: Key[Array, ""], shape: tuple[int, ...], dtype: Any) -> Float[Array, "..."]:
-    """Numbers in [0, 1) for an array `[L, S, A]` or `[m, L, S, A]`."""
-    rows = _row_keys(key, shape)
-    numbers = jax.vmap(lambda row: jax.random.uniform(row, shape[-1:], dtype))(rows)
-    return numbers.reshape(shape)
+    """Independent numbers in [0, 1), of a shape `[..., L, S, A]`."""
+    *leading, L, S, A = shape
+    # 65,536 layers, states, actions and leading entries each have a counter of their own.
+    outer = _counters(math.prod(leading), L)
+    inner = _counters(S, A)
+    counters = jnp.concatenate([jnp.repeat(outer, inner.size), jnp.tile(inner, outer.size)])
+    seed = jax.random.bits(key, (2,), jnp.uint32)
+    high, low = threefry_2x32((seed[0], seed[1]), counters).reshape(2, *shape)
+    if jnp.dtype(dtype) == jnp.float64:  # 27 + 26 bits make the 53 of a double
+        return ((high >> 5).astype(dtype) * 2.0**26 + (low >> 6).astype(dtype)) * 2.0**-53
+    return ((high >> 8).astype(jnp.float32) * 2.0**-24).astype(dtype)
 
 
-def keys_for(key: Key[Array, ""], shape: tuple[int, ...]) -> Key[Array, "..."]:
-    """A key for every entry of an array `[L, S, A]` or `[m, L, S, A]`."""
-    rows = _row_keys(key, shape)
-    actions = jnp.arange(shape[-1])
-    keys = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))(rows, actions)
-    return keys.reshape(shape)
+def _counters(rows: int, columns: int) -> Array:
+    row = jnp.arange(rows, dtype=jnp.uint32)[:, None] << 16
+    return (row | jnp.arange(columns, dtype=jnp.uint32)[None, :]).reshape(-1)
 
 
-def _row_keys(key: Key[Array, ""], shape: tuple[int, ...]) -> Key[Array, " rows"]:
-    *leading, states, _ = shape
-    # One number for (constraint, layer), another for the state: 65,536 of each fit.
-    outer = jnp.arange(leading[-1])
-    if len(leading) == 2:
-        outer = (jnp.arange(leading[0])[:, None] * 65536 + outer[None, :]).reshape(-1)
-    outer_keys = jax.vmap(jax.random.fold_in, (None, 0))(key, outer)
-    nested = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))
-    return nested(outer_keys, jnp.arange(states)).reshape(-1)
+def normal_quantile(uniforms: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Standard normal variables from numbers in [0, 1)."""
+    edge = 1 - jnp.finfo(uniforms.dtype).epsneg  # a uniform of 0 would be minus infinity
+    return jnp.sqrt(2.0).astype(uniforms.dtype) * jax.lax.erf_inv(
+        jnp.clip(2 * uniforms - 1, -edge, edge)
+    )
+
+
+def betas_for(
+    key: Key[Array, ""], alpha: Float[Array, "..."], beta: Float[Array, "..."]
+) -> Float[Array, "..."]:
+    """A Beta variable for each entry; `alpha` and `beta` are positive.
+
+    The ratio of two Gamma variables, each by Marsaglia and Tsang's rejection with all its attempts
+    drawn at once: a loop that ends by chance would make every lane of a `vmap` wait for the
+    unluckiest. An attempt fails with probability below 0.05, and all eight in less than one of
+    10^10 draws, when the last attempt is kept.
+    """
+    attempts = 8
+    count = 2 * attempts + 1
+    uniforms = uniforms_for(key, (2 * count, *alpha.shape), alpha.dtype)
+    tiny = jnp.finfo(alpha.dtype).tiny
+    uniforms = jnp.maximum(uniforms, tiny)  # they are going to be logarithms
+
+    def log_gamma_variable(shape: Array, uniforms: Array) -> Array:
+        # For shape + 1 >= 1, and then from there to shape: G(a) = G(a + 1) U^(1/a).
+        d = shape[None] + 1 - 1 / 3
+        normal = normal_quantile(uniforms[:attempts])
+        v = (1 + normal / jnp.sqrt(9 * d)) ** 3
+        log_v = jnp.log(jnp.maximum(v, tiny))
+        bound = normal**2 / 2 + d - d * v + d * log_v
+        accepted = (v > 0) & (jnp.log(uniforms[attempts : 2 * attempts]) < bound)
+        first = jnp.argmax(accepted.at[-1].set(True), axis=0)
+        chosen = jnp.take_along_axis(jnp.log(d) + log_v, first[None], axis=0)[0]
+        return chosen + jnp.log(uniforms[-1]) / shape
+
+    x = log_gamma_variable(alpha, uniforms[:count])
+    y = log_gamma_variable(beta, uniforms[count:])
+    return jax.nn.sigmoid(x - y)

@@ -8,7 +8,7 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, Float
 
 from pdgd_jax._pytree import as_float, is_concrete, pytree, static
-from pdgd_jax.processes._random import keys_for, uniforms_for
+from pdgd_jax.processes._random import betas_for, normal_quantile, uniforms_for
 from pdgd_jax.processes.base import StochasticProcess, check_values
 
 __all__ = ["Bernoulli", "Beta", "ClippedGaussian", "Constant", "UniformNoise"]
@@ -103,8 +103,7 @@ class Beta(StochasticProcess):
         degenerate = (share <= 0) | (share >= 1)
         inner = jnp.where(degenerate, 0.5, share)
         alpha, beta = inner * self.concentration, (1 - inner) * self.concentration
-        sample = jnp.vectorize(lambda k, a, b: jax.random.beta(k, a, b, dtype=share.dtype))
-        drawn = sample(keys_for(key, share.shape), alpha, beta)
+        drawn = betas_for(key, alpha, beta)
         return low + (high - low) * jnp.where(degenerate, share, drawn), state
 
     def mean(self) -> Float[Array, "..."]:
@@ -139,9 +138,8 @@ class ClippedGaussian(StochasticProcess):
         """Independent clipped Gaussians."""
         low, high = _bounds(self)
         uniforms = uniforms_for(key, self.location.shape, self.location.dtype)
-        tiny = jnp.finfo(self.location.dtype).tiny
-        noise = norm.ppf(jnp.maximum(uniforms, tiny))
-        return jnp.clip(self.location + self.scale * noise, low, high), state
+        values = self.location + self.scale * normal_quantile(uniforms)
+        return jnp.clip(values, low, high), state
 
     def mean(self) -> Float[Array, "..."]:
         """The mean of the clipped variable."""

@@ -1,0 +1,165 @@
+"""The contract of every registered instance, and the numbers its documentation states."""
+
+import inspect
+import re
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pdgd_jax import make, oracle, register, registered, rollout
+from pdgd_jax.instances import builder_of, options_of
+from pdgd_jax.processes import KINDS
+
+NAMES = registered()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_contract(name, precision):
+    cmdp = make(name)
+    leaves = [x for x in jax.tree.leaves(cmdp) if jnp.issubdtype(x.dtype, jnp.floating)]
+    assert {x.dtype for x in leaves} == {jnp.dtype(precision)}
+    policy = cmdp.layers.uniform_policy(precision)
+    chex.clear_trace_counter()
+
+    @jax.jit
+    @chex.assert_max_traces(n=1)
+    def play(cmdp, key):
+        def episode(state, t):
+            key_t = jax.random.fold_in(key, t)
+            outcome, state = cmdp.draw(key_t, state, t, policy)
+            return state, (outcome, rollout(key_t, cmdp.mdp, policy))
+
+        state = cmdp.init(key)
+        return state, *jax.lax.scan(episode, state, jnp.arange(30))
+
+    play(cmdp, jax.random.key(1))
+    state, final, (outcomes, paths) = play(cmdp, jax.random.key(0))
+    chex.assert_trees_all_equal_shapes_and_dtypes(state, final)
+    chex.assert_tree_all_finite(outcomes)
+    assert outcomes.reward.shape == (30, *cmdp.layers.shape)
+    assert outcomes.constraints.shape == (30, cmdp.num_constraints, *cmdp.layers.shape)
+    assert (outcomes.reward >= 0).all()
+    assert (outcomes.reward <= 1).all()
+    assert (jnp.abs(outcomes.constraints) <= 1).all()
+    mask = np.asarray(cmdp.layers.action_mask)
+    assert not np.asarray(outcomes.reward)[:, ~mask].any()
+    assert not np.asarray(outcomes.constraints)[:, :, ~mask].any()
+    states = np.asarray(cmdp.layers.state_mask)
+    assert states[np.arange(states.shape[0]), np.asarray(paths.states)].all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_documentation_states_the_truth(name):
+    documentation = " ".join(inspect.getdoc(builder_of(name)).split())
+    stated = re.search(
+        r"Default: sizes \((?P<sizes>[\d, ]+)\), A = (?P<A>\d+), m = (?P<m>\d+); "
+        r"OPT = (?P<opt>[\d.]+), without constraints (?P<free>[\d.]+), rho = (?P<rho>[\d.]+)\.",
+        documentation,
+    )
+    assert stated, f"{name} does not state its sizes, OPT and rho"
+    cmdp = make(name)
+    average = oracle.hindsight(cmdp, 10_000)
+    best = oracle.optimum(cmdp.mdp, average.reward, average.constraints)
+    free = oracle.optimum(cmdp.mdp, average.reward)
+    rho = oracle.slater_margin(cmdp.mdp, cmdp.constraints).rho
+    assert tuple(int(n) for n in stated["sizes"].split(",")) == cmdp.layers.sizes
+    assert int(stated["A"]) == int(cmdp.layers.num_actions)
+    assert int(stated["m"]) == cmdp.num_constraints
+    # Four digits are stated.
+    assert float(stated["opt"]) == pytest.approx(best.value, abs=6e-5)
+    assert float(stated["free"]) == pytest.approx(free.value, abs=6e-5)
+    assert float(stated["rho"]) == pytest.approx(rho, abs=6e-5)
+    # What makes it a constrained problem: the constraints cost something.
+    assert best.value < free.value - 1e-3
+    for option in options_of(name):
+        assert f" {option}: " in documentation, f"option {option} of {name} is not described"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_pairing_of_processes(kind):
+    for other in ("constant", "phases"):
+        cmdp = make("random", rewards=kind, constraints=other, num_constraints=3)
+        policy = cmdp.layers.uniform_policy()
+        state = jax.eval_shape(cmdp.init, jax.random.key(0))
+        outcome, _ = jax.eval_shape(cmdp.draw, jax.random.key(0), state, 0, policy)
+        assert outcome.constraints.shape[0] == 3
+        make("random", rewards=other, constraints=kind)
+
+
+def test_margins_are_as_designed():
+    assert oracle.slater_margin(*parts(make("no-slater"))).rho == 0.0
+    # tightness 0 leaves no margin in m = 1, tightness 1 lets the greedy policy pass.
+    tight, loose = make("random", tightness=0.0), make("random", tightness=1.0)
+    assert oracle.slater_margin(*parts(tight)).rho == pytest.approx(0, abs=1e-9)
+    reward, G = loose.rewards.mean(), loose.constraints.mean()
+    free = oracle.optimum(loose.mdp, reward).value
+    assert oracle.optimum(loose.mdp, reward, G).value == pytest.approx(free)
+    many = make("random", num_constraints=5, seed=3)
+    assert oracle.slater_margin(*parts(many)).rho > 0
+
+
+def parts(cmdp):
+    return cmdp.mdp, cmdp.constraints
+
+
+def test_branching_limits_the_successors():
+    P = np.asarray(make("random", sizes=(1, 6, 6, 1), branching=2).mdp.transition)
+    assert ((P > 0).sum(-1).max((1, 2)) == [2, 2, 1]).all()
+
+
+def test_the_two_endings_cannot_both_be_met():
+    """No first half is right for both: the argument of Mannor et al., in numbers."""
+    relaxed, tight = make("two-phase", ending="relaxed"), make("two-phase")
+    opts = []
+    for cmdp in (relaxed, tight):
+        average = oracle.hindsight(cmdp, 10_000)
+        opts.append(oracle.optimum(cmdp.mdp, average.reward, average.constraints).value)
+    np.testing.assert_allclose(opts, [1.0, 0.625 / 1.625])
+    losses = []
+    for risky in np.linspace(0, 1, 101):  # share of risky in the first half
+        regret_if_relaxed = 0.5 * (1 - risky)  # everything is allowed and earned afterwards
+        violation_if_tight = 0.5 * (2 * risky - 1) - 0.5 * 0.25  # at best, all safe afterwards
+        losses.append(max(regret_if_relaxed, violation_if_tight))
+    assert min(losses) > 0.1
+
+
+def test_an_unknown_name_suggests_the_nearest():
+    with pytest.raises(ValueError, match="unknown instance 'riverswin' .did you mean 'riverswim'"):
+        make("riverswin")
+    with pytest.raises(ValueError, match="no option 'num_state' .did you mean 'num_states'"):
+        make("riverswim", num_state=3)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "sentence"),
+    [
+        ("random", {"num_constraints": 0}, "num_constraints must be a whole number, at least 1"),
+        ("random", {"tightness": 2}, "tightness must lie in"),
+        ("random", {"seed": -1}, "seed must be a whole number"),
+        ("random", {"rewards": "gauss"}, "unknown kind of process 'gauss'"),
+        ("grid", {"hazards": ((9, 9),)}, r"hazard \(9, 9\) lies outside the 4 x 4 grid"),
+        ("grid", {"hazards": (3, 4)}, r"a hazard is a cell \(row, column\); got 3"),
+        ("grid", {"budget": 10}, r"budget of an episode of 9 steps lies in \[0, 9\]"),
+        ("grid", {"horizon": 2.5}, "horizon must be a whole number"),
+        ("recommender", {"education_target": 9}, "education_target lies in"),
+        ("two-phase", {"ending": "open"}, 'ending must be "tight" or "relaxed"'),
+        ("no-slater", {"num_actions": 1}, "num_actions must be a whole number, at least 2"),
+    ],
+)
+def test_bad_options(name, options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        make(name, **options)
+
+
+def test_names_are_registered_once():
+    with pytest.raises(ValueError, match="registered already"):
+        register("grid", lambda: None)
+
+
+def test_the_same_seed_makes_the_same_instance():
+    for leaf, other in zip(*[jax.tree.leaves(make("random", seed=4)) for _ in "ab"], strict=True):
+        np.testing.assert_array_equal(leaf, other)
+    assert (make("random", seed=5).mdp.transition != make("random", seed=4).mdp.transition).any()
