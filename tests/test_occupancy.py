@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from pdgd_jax import LayeredMDP, Layers, occupancy_of, policy_of, rollout, value_of
+from pdgd_jax.occupancy import _choose
 from tests.conftest import random_mdp, random_policy
 
 
@@ -160,3 +161,11 @@ def test_an_action_that_a_state_does_not_have():
     mdp = LayeredMDP(layers, np.array([1.0, 0.0]).reshape(1, 1, 2, 1))
     with pytest.raises(ValueError, match="state 0, action 1 is 0.5"):
         occupancy_of(mdp, jnp.full((1, 1, 2), 0.5))
+
+
+@pytest.mark.parametrize("uniform", [0.0, 1 - 2**-24])
+def test_the_choice_never_has_weight_zero(uniform):
+    weights = jnp.asarray([0.0, 0.5, 0.0, 0.499, 0.0], jnp.float32)  # need not sum to 1
+    choice = _choose(weights, jnp.float32(uniform))
+    assert int(choice) == (1 if uniform == 0 else 3)
+    assert int(_choose(jnp.zeros(3), jnp.asarray(uniform))) == 0  # a layer that only pads
