@@ -1,0 +1,481 @@
+"""The projection against every solver a user would pick instead: `python benchmarks/projection.py`.
+
+Replays the projections of real learning runs, so that warm starts are real, and prints one table:
+microseconds per projection and core, the final residual, iterations, and the ratio to OSQP (its C
+core, warm-started, factorised once per epoch, tolerance 1e-6). Every solver runs in one process per
+core, all cores at the same time, each on lanes of its own; the solvers take turns, several rounds,
+and the medians are shown, so that a machine that is busy for a while slows all of them. Compile time
+is stated apart.
+
+What was tried for `solver="newton"`, and what it gave, is at the end of this file.
+"""
+
+import argparse
+import multiprocessing
+import os
+import time
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pdgd_jax import ConfidenceSet, Layers, cold_start, project
+
+
+class Case(NamedTuple):
+    """An instance and what to measure on it."""
+
+    sizes: tuple[int, ...]
+    num_actions: int
+    lanes: tuple[int, ...]  # batch sizes of ours
+    episodes: int  # replayed by ours
+    peer_episodes: int  # replayed by OSQP
+    slow_peer_episodes: int  # replayed by the others
+    before: int  # episodes played before the recording starts
+
+
+CASES = {
+    "small": Case((1, 4, 4, 4, 1), 3, (1, 16, 256), 100, 60, 20, 1000),
+    "large": Case((1, 10, 10, 10, 10, 1), 5, (1, 8, 32), 40, 8, 3, 600),
+}
+
+
+class Sequence(NamedTuple):
+    """Projections of consecutive episodes, `[T, lanes, ...]`."""
+
+    target: np.ndarray
+    center: np.ndarray
+    radius: np.ndarray
+
+
+def record(case: Case, num_lanes: int, seed: int = 0, horizon: int = 10_000) -> Sequence:
+    """Follow the paper's algorithm boxes in NumPy, on a random CMDP for each lane.
+
+    Tuned rates, Bernoulli rewards and constraints, m = 1, radii scaled by 0.3.
+    """
+    rng = np.random.default_rng(seed)
+    layers = Layers.from_sizes(case.sizes, case.num_actions)
+    L, S, A = layers.shape
+    pairs, valid = np.asarray(layers.action_mask), np.asarray(layers.triple_mask)
+    lanes, B, T = np.arange(num_lanes), num_lanes, horizon
+    transition = rng.exponential(size=(B, L, S, A, S)) ** 2 * valid
+    transition /= np.maximum(transition.sum(-1, keepdims=True), 1e-300)
+    reward_mean = rng.uniform(size=(B, L, S, A)) * pairs
+    cost_mean = rng.uniform(-1, 0.6, size=(B, L, S, A)) * pairs
+    primal_constant = np.sqrt(valid.sum() / (2 * L))
+    dual_step = 1 / (L * np.sqrt(T))
+    width = np.asarray(case.sizes[1:])[:, None, None]
+    logarithm = np.log(T * sum(case.sizes) * A / 0.05)
+
+    uniform = valid / np.maximum(valid.sum(-1, keepdims=True), 1)
+    q = np.repeat((valid / np.maximum(valid.sum((1, 2, 3), keepdims=True), 1))[None], B, 0)
+    visits, triples = np.zeros((B, L, S, A)), np.zeros((B, L, S, A, S))
+    snapshot = visits.copy()
+    center = np.repeat(uniform[None], B, 0)
+    radius = np.repeat(2.0 * pairs[None], B, 0)
+    multiplier, largest = np.zeros(B), np.zeros(B)
+    warm = jax.tree.map(lambda x: jnp.stack([x] * B), cold_start(layers))
+    solve = jax.jit(
+        jax.vmap(lambda t, c, r, w: project(layers, t, ConfidenceSet(c, r), warm_start=w))
+    )
+    kept = []
+    for episode in range(case.before + case.episodes):
+        mass = q.sum(-1)
+        total = mass.sum(-1, keepdims=True)
+        policy = np.where(total > 0, mass / np.where(total > 0, total, 1), pairs / A)
+        state, doubled = np.zeros(B, int), np.zeros(B, bool)
+        for k in range(L):
+            action = _draw(rng, policy[lanes, k, state])
+            following = _draw(rng, transition[lanes, k, state, action])
+            visits[lanes, k, state, action] += 1
+            triples[lanes, k, state, action, following] += 1
+            floor = np.maximum(1, 2 * snapshot[lanes, k, state, action])
+            doubled |= visits[lanes, k, state, action] >= floor
+            state = following
+        snapshot[doubled] = visits[doubled]
+        seen = visits[doubled]
+        estimate = triples[doubled] / np.maximum(seen, 1)[..., None]
+        center[doubled] = np.where(seen[..., None] > 0, estimate, uniform)
+        bound = 0.3 * np.sqrt(2 * width * logarithm / np.maximum(seen, 1))
+        radius[doubled] = np.where(seen > 0, bound, 2.0) * pairs
+
+        reward = (rng.uniform(size=reward_mean.shape) < reward_mean) * pairs
+        cost = np.where(rng.uniform(size=cost_mean.shape) < (1 + cost_mean) / 2, 1.0, -1.0) * pairs
+        loss = multiplier[:, None, None, None] * cost - reward
+        largest = np.maximum(largest, np.abs(loss).max((1, 2, 3)))
+        step = 1 / (np.maximum(largest, 1e-300) * primal_constant * np.sqrt(T))
+        target = (q - step[:, None, None, None, None] * loss[..., None]) * valid
+        multiplier = np.clip(multiplier + dual_step * (cost * mass).sum((1, 2, 3)), 0, T**0.25)
+        result = solve(target, center, radius, warm)
+        assert np.all(result.info.converged)
+        q, warm = np.asarray(result.occupancy), result.warm_start
+        if episode >= case.before:
+            kept.append((target, center.copy(), radius.copy()))
+    return Sequence(*(np.stack(arrays) for arrays in zip(*kept, strict=True)))
+
+
+def _draw(rng, weights):
+    cumulative = np.cumsum(weights, -1)
+    uniform = rng.uniform(size=(len(weights), 1)) * cumulative[:, -1:]
+    return np.minimum((uniform >= cumulative).sum(-1), weights.shape[1] - 1)
+
+
+class Measurement(NamedTuple):
+    """What one process measured."""
+
+    microseconds: float
+    residual: float
+    iterations: float
+    slowest: float  # iterations of the slowest lane, averaged over episodes
+    compile_seconds: float
+
+
+# -- ours ----------------------------------------------------------------------------------------
+
+
+class Ours:
+    """`project` under `vmap` and `scan`, compiled once."""
+
+    def __init__(
+        self, case, sequence, lanes, core, solver="newton", dtype="float64", episodes=None
+    ):
+        order = np.roll(np.arange(sequence.target.shape[1]), -core * lanes)[:lanes]
+        count = episodes or case.episodes
+        self.data = [jnp.asarray(array[:count, order], dtype) for array in sequence]
+        layers = Layers.from_sizes(case.sizes, case.num_actions)
+
+        def lane(*arrays):
+            def step(warm, episode):
+                target, center, radius = episode
+                confidence = ConfidenceSet(center, radius)
+                result = project(layers, target, confidence, solver=solver, warm_start=warm)
+                # The sum stands for what a learner does with the occupancy.
+                return result.warm_start, (result.info, result.occupancy.sum())
+
+            return jax.lax.scan(step, cold_start(layers, solver, dtype), arrays)[1]
+
+        begin = time.perf_counter()
+        self.run = jax.jit(jax.vmap(lane, 1, 1)).lower(*self.data).compile()
+        self.compile_seconds = time.perf_counter() - begin
+        jax.block_until_ready(self.run(*self.data))
+        self.projections = count * lanes
+
+    def measure(self):
+        begin = time.perf_counter()
+        info, _ = jax.block_until_ready(self.run(*self.data))
+        elapsed = time.perf_counter() - begin
+        count = np.asarray(info.iterations)[1:]  # the first is a cold start
+        return Measurement(
+            elapsed / self.projections * 1e6,
+            float(np.max(info.residual)),
+            count.mean(),
+            count.max(1).mean(),
+            self.compile_seconds,
+        )
+
+
+# -- the others ----------------------------------------------------------------------------------
+
+
+class Program(NamedTuple):
+    """The lifted quadratic program of one confidence set: unknowns (q, d)."""
+
+    quadratic: object
+    equalities: object
+    right: np.ndarray
+    inequalities: object  # A x <= 0
+    valid: np.ndarray
+
+
+def program_of(layers, center, radius):
+    import scipy.sparse as sp
+
+    pairs, valid = np.asarray(layers.action_mask), np.asarray(layers.triple_mask)
+    n = int(valid.sum())
+    index = -np.ones(valid.shape, int)
+    index[valid] = np.arange(n)
+    k, x, a, y = np.nonzero(valid)
+    row_of = np.cumsum(pairs.any(-1).reshape(-1)).reshape(pairs.shape[:2]) - 1
+    rows, columns, values = [row_of[k, x]], [index[valid]], [np.ones(n)]
+    inner = k + 1 < pairs.shape[0]
+    rows.append(row_of[k[inner] + 1, y[inner]])
+    columns.append(index[valid][inner])
+    values.append(-np.ones(inner.sum()))
+    count = int(pairs.any(-1).sum())
+    flow = _sparse(rows, columns, values, (count, 2 * n))
+    pair_of = np.cumsum(pairs.reshape(-1)).reshape(pairs.shape) - 1
+    of_pair = pair_of[k, x, a]
+    share = sp.csr_matrix((center[valid], (np.arange(n), of_pair)), shape=(n, of_pair.max() + 1))
+    mass = sp.csr_matrix((np.ones(n), (of_pair, np.arange(n))), shape=share.shape[::-1])
+    identity = sp.identity(n)
+    away = identity - share @ mass  # q - p s
+    half = sp.diags(radius[pairs] / 2) @ mass
+    inequalities = sp.vstack(
+        [
+            sp.hstack([away, -identity]),  # q - p s <= d
+            sp.hstack([-half, mass]),  # sum d <= (eps/2) s
+            sp.hstack([-identity, 0 * identity]),
+            sp.hstack([0 * identity, -identity]),
+        ]
+    )
+    right = np.zeros(count)
+    right[row_of[0, 0]] = 1
+    quadratic = sp.diags(np.r_[np.ones(n), np.zeros(n)]).tocsc()
+    return Program(quadratic, flow.tocsc(), right, inequalities.tocsc(), valid)
+
+
+def _sparse(rows, columns, values, shape):
+    import scipy.sparse as sp
+
+    parts = (np.concatenate(x) for x in (values, rows, columns))
+    data, i, j = parts
+    return sp.csr_matrix((data, (i, j)), shape=shape)
+
+
+class Peer:
+    """A solver called episode by episode; subclasses say how."""
+
+    def __init__(self, case, sequence, core, episodes):
+        self.layers = Layers.from_sizes(case.sizes, case.num_actions)
+        self.sequence, self.lane, self.episodes = sequence, core, episodes
+
+    def measure(self):
+        spent, residuals, iterations, previous, program = 0.0, [], [], None, None
+        self.reset()
+        for t in range(self.episodes):
+            target, center, radius = (array[t, self.lane] for array in self.sequence)
+            fresh = previous is None or center.tobytes() + radius.tobytes() != previous
+            if fresh:
+                previous = center.tobytes() + radius.tobytes()
+                program = program_of(self.layers, center, radius)
+            linear = np.r_[-target[program.valid], np.zeros(int(program.valid.sum()))]
+            begin = time.perf_counter()
+            residual, steps = self.solve(program, linear, fresh)
+            elapsed = time.perf_counter() - begin
+            if t > 0:
+                spent += elapsed
+                residuals.append(residual)
+                iterations.append(steps)
+        mean = float(np.mean(iterations))
+        return Measurement(spent / len(residuals) * 1e6, max(residuals), mean, mean, 0.0)
+
+    def reset(self):
+        pass
+
+    def solve(self, program, linear, fresh):
+        raise NotImplementedError
+
+
+class Osqp(Peer):
+    """Warm-started, factorised once per epoch."""
+
+    def reset(self):
+        self.solver = self.answer = None
+
+    def solve(self, program, linear, fresh):
+        import osqp
+        import scipy.sparse as sp
+
+        if fresh:
+            count = program.inequalities.shape[0]
+            self.solver = osqp.OSQP()
+            self.solver.setup(
+                program.quadratic,
+                linear,
+                sp.vstack([program.equalities, program.inequalities]).tocsc(),
+                np.r_[program.right, np.full(count, -np.inf)],
+                np.r_[program.right, np.zeros(count)],
+                eps_abs=1e-6,
+                eps_rel=1e-6,
+                max_iter=100_000,
+                verbose=False,
+            )
+            if self.answer is not None:
+                self.solver.warm_start(self.answer.x, self.answer.y)
+        else:
+            self.solver.update(q=linear)
+        self.answer = self.solver.solve(raise_error=False)
+        info = self.answer.info
+        return max(info.prim_res, info.dual_res), info.iter
+
+
+class Clarabel(Peer):
+    """Cold, 1e-11."""
+
+    def solve(self, program, linear, fresh):
+        import clarabel
+        import scipy.sparse as sp
+
+        settings = clarabel.DefaultSettings()
+        settings.verbose = False
+        settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-11
+        count = program.inequalities.shape[0]
+        solution = clarabel.DefaultSolver(
+            program.quadratic,
+            linear,
+            sp.vstack([program.equalities, program.inequalities]).tocsc(),
+            np.r_[program.right, np.zeros(count)],
+            [clarabel.ZeroConeT(len(program.right)), clarabel.NonnegativeConeT(count)],
+            settings,
+        ).solve()
+        return max(solution.r_prim, solution.r_dual), solution.iterations
+
+
+class Piqp(Peer):
+    """Cold, 1e-8."""
+
+    def solve(self, program, linear, fresh):
+        import piqp
+
+        solver = piqp.SparseSolver()
+        solver.settings.eps_abs = solver.settings.eps_rel = 1e-8
+        count = program.inequalities.shape[0]
+        solver.setup(
+            program.quadratic,
+            linear,
+            program.equalities,
+            program.right,
+            program.inequalities,
+            np.full(count, -np.inf),
+            np.zeros(count),
+        )
+        solver.solve()
+        info = solver.result.info
+        return max(info.primal_res, info.dual_res), info.iter
+
+
+class Cvxpy(Peer):
+    """CVXPY with a parameter for the target, OSQP at 1e-6 behind it, warm-started."""
+
+    def solve(self, program, linear, fresh):
+        import cvxpy as cp
+
+        if fresh:
+            n = int(program.valid.sum())
+            self.unknowns, self.linear = cp.Variable(2 * n), cp.Parameter(2 * n)
+            objective = cp.sum_squares(self.unknowns[:n]) / 2 + self.linear @ self.unknowns
+            flow = program.equalities @ self.unknowns == program.right
+            self.problem = cp.Problem(
+                cp.Minimize(objective), [flow, program.inequalities @ self.unknowns <= 0]
+            )
+        self.linear.value = linear
+        self.problem.solve(
+            solver=cp.OSQP, warm_start=True, eps_abs=1e-6, eps_rel=1e-6, max_iter=100_000
+        )
+        x = self.unknowns.value
+        violation = np.abs(program.equalities @ x - program.right).max()
+        return max(violation, (program.inequalities @ x).max()), self.problem.solver_stats.num_iters
+
+
+# -- the run -------------------------------------------------------------------------------------
+
+
+def worker(connection, core, name, sequence):
+    """One process: builds what it is asked for, and measures it when told."""
+    os.sched_setaffinity(0, {core % os.cpu_count()})
+    jax.config.update("jax_enable_x64", True)
+    case, built = CASES[name], {}
+    while True:
+        request = connection.recv()
+        if request is None:
+            return
+        label, kind, settings = request
+        if label not in built:
+            built[label] = KINDS[kind](case, sequence, core=core, **settings)
+        connection.send(built[label].measure())
+
+
+KINDS = {"ours": Ours, "osqp": Osqp, "clarabel": Clarabel, "piqp": Piqp, "cvxpy": Cvxpy}
+
+
+def contestants(case, everything):
+    """(label, kind, settings) of every row."""
+    rows = [("OSQP (C), warm, 1e-6", "osqp", {"episodes": case.peer_episodes})]
+    for lanes in case.lanes:
+        rows.append((f"newton 1e-9, {lanes} lanes", "ours", {"lanes": lanes}))
+    rows.append(
+        (f"newton float32 1e-5, {case.lanes[-1]} lanes", "ours",
+         {"lanes": case.lanes[-1], "dtype": "float32"})
+    )  # fmt: skip
+    if everything:
+        few = {"episodes": case.slow_peer_episodes}
+        rows += [
+            ("Clarabel, cold, 1e-11", "clarabel", few),
+            ("PIQP, cold, 1e-8", "piqp", few),
+            ("CVXPY + OSQP, 1e-6", "cvxpy", few),
+        ]
+        if case.sizes == CASES["small"].sizes:
+            rows.append(
+                (
+                    "jaxopt BoxOSQP 1e-6, 4 lanes",
+                    "ours",
+                    {"lanes": 4, "solver": "osqp", "episodes": 3},
+                )
+            )
+    return rows
+
+
+def table(name, rounds=3, everything=True):
+    """Measure one case; returns a row for each contestant."""
+    case = CASES[name]
+    cores = os.cpu_count() or 1
+    sequence = record(case, max(case.lanes[-1], 2))
+    context = multiprocessing.get_context("spawn")
+    pipes, processes = [], []
+    for core in range(cores):
+        here, there = context.Pipe()
+        process = context.Process(target=worker, args=(there, core, name, sequence), daemon=True)
+        process.start()
+        pipes.append(here)
+        processes.append(process)
+    rows = contestants(case, everything)
+    measured = {label: [] for label, _, _ in rows}
+    for turn in range(rounds):
+        for row in rows:
+            slow = row[1] != "osqp" and "newton" not in row[0]
+            if slow and turn > 0:
+                continue
+            for pipe in pipes:
+                pipe.send(row)
+            measured[row[0]] += [pipe.recv() for pipe in pipes]
+    for pipe, process in zip(pipes, processes, strict=True):
+        pipe.send(None)
+        process.join()
+    base = np.median([m.microseconds for m in measured[rows[0][0]]])
+    return [
+        {
+            "instance": name,
+            "solver": label,
+            "us": float(np.median([m.microseconds for m in found])),
+            "ratio": float(base / np.median([m.microseconds for m in found])),
+            "residual": max(m.residual for m in found),
+            "iterations": float(np.mean([m.iterations for m in found])),
+            "slowest_lane": float(np.mean([m.slowest for m in found])),
+            "compile_s": max(m.compile_seconds for m in found),
+        }
+        for label, found in measured.items()
+    ]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("cases", nargs="*", default=list(CASES), help=f"of {', '.join(CASES)}")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only-osqp", action="store_true", help="leave out the slower solvers")
+    arguments = parser.parse_args()
+    jax.config.update("jax_enable_x64", True)
+    print("| instance | solver | us per projection and core | times faster than OSQP | residual "
+          "| iterations | slowest lane | compile s |\n|---|---|---|---|---|---|---|---|")  # fmt: skip
+    for name in arguments.cases:
+        for row in table(name, arguments.rounds, not arguments.only_osqp):
+            print(
+                f"| {row['instance']} | {row['solver']} | {row['us']:.0f} | {row['ratio']:.1f} "
+                f"| {row['residual']:.0e} | {row['iterations']:.1f} | {row['slowest_lane']:.1f} "
+                f"| {row['compile_s']:.1f} |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

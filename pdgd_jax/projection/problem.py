@@ -1,0 +1,164 @@
+r"""A batch of projections, lanes last: what all solvers share of the mathematics.
+
+Everything here and in `cone.py` and `newton.py` has the lanes of a batch as its *last* axis. On a
+CPU the innermost axis is what gets vectorised, and the lanes are the only axis that is always long
+and never reduced over.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from pdgd_jax.confidence import ConfidenceSet
+from pdgd_jax.layers import Layers
+from pdgd_jax.projection.base import ProjectionInfo, ProjectionResult
+from pdgd_jax.projection.cone import ABSENT, project_cone
+
+__all__ = [
+    "Problem",
+    "conclude",
+    "feasible_point",
+    "flow_excess",
+    "following",
+    "per_lane",
+    "point_at",
+    "single_lane",
+]
+
+
+class Problem(NamedTuple):
+    """A batch of projections that make sense.
+
+    Attributes:
+      target: `[L, S, A, S, B]`, `ABSENT` where there is no variable.
+      center: `[L, S, A, S, B]`, 0 where there is no variable.
+      half_radius: `[L, S, A, B]`, at most 1.
+      conserved: `[L, S, B]`, 1 in the states in which flow is conserved, else 0.
+      sound: `[B]`, false where the input made no sense, and nothing is asked of the lane.
+    """
+
+    target: Float[Array, "layers states actions states lanes"]
+    center: Float[Array, "layers states actions states lanes"]
+    half_radius: Float[Array, "layers states actions lanes"]
+    conserved: Float[Array, "layers states lanes"]
+    sound: Bool[Array, " lanes"]
+
+    @classmethod
+    def of(
+        cls, state_mask: Array, action_mask: Array, target: Array, center: Array, radius: Array
+    ) -> "Problem":
+        """The problem of arrays as `project` takes them, lanes last."""
+        present = action_mask[:, :, :, None] & state_mask[1:, None, None]
+        total = jnp.where(present, center, 0).sum(-2)
+        sound = (
+            ((jnp.isfinite(target) & (center >= 0)) | ~present).all((0, 1, 2, 3))
+            & ((radius >= 0) | ~action_mask).all((0, 1, 2))
+            & ((jnp.abs(total - 1) < 1e-3) | ~action_mask).all((0, 1, 2))
+        )
+        present &= per_lane(sound, 5)
+        action_mask &= per_lane(sound, 4)
+        return cls(
+            target=jnp.where(present, target, ABSENT),
+            center=jnp.where(present, center, 0),
+            half_radius=jnp.where(action_mask, jnp.minimum(radius / 2, 1), 0),
+            conserved=action_mask.any(2).astype(target.dtype),
+            sound=sound,
+        )
+
+    @property
+    def present(self) -> Bool[Array, "layers states actions states lanes"]:
+        """True where there is a variable."""
+        return self.target > ABSENT / 2
+
+
+def per_lane(lanes: Array, rank: int) -> Array:
+    """One number for each lane, to be broadcast against an array of the given rank."""
+    return lanes.reshape((1,) * (rank - 1) + (-1,))
+
+
+def following(
+    potential: Float[Array, "layers states lanes"],
+) -> Float[Array, "layers states lanes"]:
+    """The potentials of the next layer; the last layer's are zero."""
+    return jnp.concatenate([potential[1:], jnp.zeros_like(potential[:1])])
+
+
+def point_at(problem: Problem, potential: Float[Array, "layers states lanes"]) -> Array:
+    r"""$v + F^\top y$, whose cone projection is the occupancy that belongs to the potentials."""
+    return problem.target + potential[:, :, None, None] - following(potential)[:, None, None]
+
+
+def flow_excess(
+    problem: Problem, outflow: Array, inflow: Array
+) -> Float[Array, "layers states lanes"]:
+    r"""$F q - b$, given what leaves each state and what enters each state of the next layer."""
+    source = jnp.zeros_like(outflow).at[0, 0].set(1)
+    entered = jnp.concatenate([jnp.zeros_like(inflow[:1]), inflow[:-1]])
+    return (outflow - entered - source) * problem.conserved
+
+
+def feasible_point(problem: Problem, occupancy: Array) -> Array:
+    """A feasible occupancy near one that is not.
+
+    Its policy, and its transitions drawn towards the center until they lie in the confidence set,
+    pushed forward from the start.
+    """
+    mass = occupancy.sum(-2)
+    has_mass = mass[..., None, :] > 0
+    transition = jnp.where(
+        has_mass, occupancy / jnp.where(has_mass, mass[..., None, :], 1), problem.center
+    )
+    away = transition - problem.center
+    distance = jnp.abs(away).sum(-2)
+    allowed = 2 * problem.half_radius
+    share = jnp.where(distance > allowed, allowed / jnp.where(distance > 0, distance, 1), 1)
+    transition = problem.center + share[..., None, :] * away
+    usable = problem.present.any(-2).astype(occupancy.dtype)
+    uniform = usable / jnp.maximum(usable.sum(2, keepdims=True), 1)
+    total = mass.sum(2, keepdims=True)
+    policy = jnp.where(total > 0, mass / jnp.where(total > 0, total, 1), uniform)
+
+    def forward(state: Array, layer: tuple[Array, Array]) -> tuple[Array, Array]:
+        layer_policy, layer_transition = layer
+        layer_occupancy = (state[:, None] * layer_policy)[:, :, None] * layer_transition
+        return layer_occupancy.sum((0, 1)), layer_occupancy
+
+    first = jnp.zeros_like(mass[0, :, 0]).at[0].set(1)
+    return jax.lax.scan(forward, first, (policy, transition))[1]
+
+
+def single_lane(layers: Layers, target: Array, confidence: ConfidenceSet) -> Problem:
+    """One projection as a batch of one."""
+    arrays = (layers.state_mask, layers.action_mask, target, confidence.center, confidence.radius)
+    return Problem.of(*(array[..., None] for array in arrays))
+
+
+def conclude(
+    problem: Problem,
+    occupancy: Array,
+    potential: Array,
+    warm_start: Any,
+    iterations: Any,
+    tolerance: Any,
+) -> ProjectionResult:
+    """The result of a solver that found an occupancy and potentials, for a single lane.
+
+    The residual is measured here, on what is returned, whatever the solver believes.
+    """
+    occupancy = jnp.where(problem.present, jnp.maximum(occupancy, 0), 0)
+    excess = flow_excess(problem, occupancy.sum((2, 3)), occupancy.sum((1, 2)))
+    point = point_at(problem, potential * problem.conserved)
+    nearest = project_cone(point, problem.center, problem.half_radius, occupancy.sum(-2)).occupancy
+    residual = jnp.maximum(jnp.abs(excess).max(), jnp.abs(occupancy - nearest).max())
+    converged = (residual <= tolerance) & problem.sound[0]
+    occupancy = jnp.where(converged, occupancy, feasible_point(problem, occupancy))
+    info = ProjectionInfo(
+        jnp.where(problem.sound[0], residual, jnp.nan),
+        jnp.asarray(iterations, jnp.int32),
+        converged,
+    )
+    return ProjectionResult(
+        jnp.where(problem.sound[0], occupancy[..., 0], jnp.nan), warm_start, info
+    )

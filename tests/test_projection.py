@@ -1,0 +1,391 @@
+"""The projection against independent optimality conditions, Clarabel and OSQP."""
+
+import hypothesis
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pdgd_jax import ConfidenceSet, Layers, cold_start, make, occupancy_of, project, project_batch
+from pdgd_jax.projection import SOLVERS, newton
+from tests.reference.projection import (
+    infeasibility,
+    optimality_error,
+    project_clarabel,
+    project_osqp,
+    random_feasible,
+    random_problem,
+    valid_triples,
+)
+
+SHAPE = (4, 5, 3)  # L, S, A; all quick tests share one compiled program of this shape
+LANES = 64
+
+
+def lane_of(solver, tolerance=None):
+    def one(state_mask, action_mask, target, center, radius, warm_start=None):
+        layers, confidence = Layers(state_mask, action_mask), ConfidenceSet(center, radius)
+        return project(
+            layers, target, confidence, solver=solver, warm_start=warm_start, tolerance=tolerance
+        )
+
+    return one
+
+
+many = jax.jit(jax.vmap(lane_of("newton")))
+
+
+def batch(seed, count=LANES, shape=SHAPE, **settings):
+    rng = np.random.default_rng(seed)
+    problems = [random_problem(rng, shape, **settings) for _ in range(count)]
+    return [np.stack(arrays) for arrays in zip(*problems, strict=True)]
+
+
+def check_exact(problems, result, lanes=None):
+    """Flow, cones, masks and optimality, in NumPy, for every lane."""
+    assert np.all(result.info.converged)
+    assert np.max(result.info.residual) <= 1e-9
+    for i in range(len(problems[0])) if lanes is None else lanes:
+        masks, target, ball = problems[0][i], problems[2][i], (problems[3][i], problems[4][i])
+        q = np.asarray(result.occupancy[i])
+        # Sums of up to S A numbers with errors of 1e-9 each.
+        assert infeasibility(masks, problems[1][i], q, *ball) < 5e-9
+        error = optimality_error(
+            masks, problems[1][i], target, *ball, q, np.asarray(result.warm_start.potential[i])
+        )
+        assert error < 5e-9 * (1 + np.abs(target).max())
+
+
+def compare_with_clarabel(problems, result, lanes):
+    """Agreement to 1e-7, or to what Clarabel's own duality gap allows; how many agreed to 1e-7."""
+    close = []
+    for i in lanes:
+        reference = project_clarabel(*(array[i] for array in problems))
+        if reference is None:
+            continue
+        # It stops at a gap of 1e-12 times the objective; strong convexity turns a gap g into a
+        # distance of at most sqrt(2 g), which for far targets is well above 1e-7.
+        objective = abs((reference**2).sum() / 2 - (reference * problems[2][i]).sum())
+        distance = np.abs(np.asarray(result.occupancy[i]) - reference).max()
+        assert distance < 1e-7 + np.sqrt(2e-12 * max(1, objective))
+        close.append(distance < 1e-7)
+    return close
+
+
+def test_random_problems_against_optimality_and_clarabel():
+    problems = batch(0)
+    result = many(*problems)
+    check_exact(problems, result)
+    close = compare_with_clarabel(problems, result, range(0, LANES, 2))
+    assert np.mean(close) > 0.8
+    assert len(close) > 20
+
+
+@hypothesis.given(
+    seed=st.integers(0, 2**32 - 1),
+    kind=st.sampled_from(["near", "far", "medium", "ties"]),
+    num_layers=st.integers(1, SHAPE[0]),
+)
+@hypothesis.settings(max_examples=60, deadline=None, derandomize=True)
+def test_any_problem_is_solved(seed, kind, num_layers):
+    one = batch(seed, 1, kind=kind, num_layers=num_layers)
+    # The same problem in every lane: hypothesis can shrink it, and nothing compiles again.
+    problems = [np.repeat(array, LANES, axis=0) for array in one]
+    check_exact(problems, many(*problems), lanes=[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [(10, 4, 2), (3, 12, 8), (6, 8, 4)])
+def test_thousands_of_problems_of_every_size(shape):
+    solve = jax.jit(jax.vmap(lane_of("newton")))
+    for seed in range(5):
+        problems = batch(1000 + seed, 200, shape)
+        result = solve(*problems)
+        check_exact(problems, result)
+        if seed == 0:
+            close = compare_with_clarabel(problems, result, range(0, 200, 4))
+            assert np.mean(close) > 0.8
+
+
+@pytest.mark.slow
+def test_against_osqp_polished():
+    problems = batch(2, kind="near")
+    result = many(*problems)
+    compared = 0
+    for i in range(LANES):
+        reference = project_osqp(*(array[i] for array in problems))
+        if reference is None:
+            continue
+        if (
+            infeasibility(*(a[i] for a in problems[:2]), reference, *(a[i] for a in problems[3:]))
+            > 1e-9
+        ):
+            continue  # polishing did not succeed: no reference at this precision
+        np.testing.assert_allclose(result.occupancy[i], reference, atol=1e-7)
+        compared += 1
+    assert compared > LANES // 4
+
+
+def test_a_projection_is_idempotent_and_does_not_expand():
+    problems = batch(3)
+    first = many(*problems)
+    again = many(*problems[:2], first.occupancy, *problems[3:])
+    np.testing.assert_allclose(again.occupancy, first.occupancy, atol=1e-8)
+    valid = np.stack([valid_triples(a, b) for a, b in zip(*problems[:2], strict=True)])
+    moved = problems[2] + np.random.default_rng(0).normal(size=valid.shape) * valid
+    other = many(*problems[:2], moved, *problems[3:])
+
+    def distance(a, b):
+        return np.sqrt(((np.asarray(a) - np.asarray(b)) ** 2).sum((1, 2, 3, 4)))
+
+    gap = distance(other.occupancy, first.occupancy)
+    assert (gap <= distance(moved, problems[2]) + 1e-8).all()
+
+
+def test_the_variational_inequality():
+    """(v - q).(p - q) <= 0 for every feasible p."""
+    problems = batch(4)
+    result = many(*problems)
+    rng = np.random.default_rng(0)
+    for i in range(LANES):
+        state_mask, action_mask, target, center, radius = (array[i] for array in problems)
+        q = np.asarray(result.occupancy[i])
+        for _ in range(5):
+            other = random_feasible(rng, state_mask, action_mask, center, radius)
+            assert infeasibility(state_mask, action_mask, other, center, radius) < 1e-12
+            product = ((target - q) * (other - q) * valid_triples(state_mask, action_mask)).sum()
+            assert product <= 1e-7 * (1 + np.abs(target).max())
+
+
+def test_a_warm_start_changes_the_time_and_not_the_answer():
+    problems = batch(5)
+    cold = many(*problems)
+    warm = many(*problems, cold.warm_start)
+    np.testing.assert_allclose(warm.occupancy, cold.occupancy, atol=1e-8)
+    assert np.max(warm.info.iterations) <= 1
+    # A foolish one, and one that is not even finite, are survived.
+    rng = np.random.default_rng(0)
+    for nonsense in (1e3, np.nan):
+        start = jax.tree.map(lambda x, n=nonsense: n * rng.normal(size=x.shape), cold.warm_start)
+        check_exact(problems, many(*problems, start), lanes=range(8))
+
+
+def test_vmap_equals_a_loop_and_nests():
+    problems = batch(6)
+    together = many(*problems).occupancy
+    alone = jax.jit(lane_of("newton"))
+    for i in range(5):
+        one = alone(*(array[i] for array in problems))
+        np.testing.assert_allclose(one.occupancy, together[i], atol=1e-8)
+    nested = jax.jit(jax.vmap(jax.vmap(lane_of("newton"))))
+    folded = nested(*(array.reshape(4, LANES // 4, *array.shape[1:]) for array in problems))
+    np.testing.assert_allclose(folded.occupancy.reshape(together.shape), together, atol=1e-8)
+
+
+def test_a_scan_carries_the_warm_start():
+    cmdp = make("random", sizes=(1, 3, 1), num_actions=2)
+    layers, L = cmdp.layers, cmdp.layers.shape
+    q = occupancy_of(cmdp.mdp, layers.uniform_policy())
+    confidence = ConfidenceSet(cmdp.mdp.transition, jnp.full(L, 0.2))
+
+    @jax.jit
+    def run(q):
+        def step(carry, t):
+            q, warm = carry
+            loss = jnp.sin(1.0 * t + jnp.arange(q[..., 0].size).reshape(L))[..., None]
+            result = project(layers, q - 0.1 * loss, confidence, warm_start=warm)
+            return (result.occupancy, result.warm_start), result.info
+
+        return jax.lax.scan(step, (q, cold_start(layers)), jnp.arange(30))
+
+    (final, _), info = run(q)
+    assert info.converged.all()
+    assert np.asarray(info.iterations)[5:].mean() <= 6
+    assert (
+        infeasibility(
+            layers.state_mask,
+            np.asarray(layers.action_mask),
+            np.asarray(final),
+            *map(np.asarray, (confidence.center, confidence.radius)),
+        )
+        < 1e-8
+    )
+
+
+def test_float32():
+    with jax.enable_x64(False):
+        problems = batch(7, kind="near")
+        small = [x.astype(np.float32) if x.dtype == np.float64 else x for x in problems]
+        result = jax.jit(jax.vmap(lane_of("newton")))(*small)
+        assert result.occupancy.dtype == jnp.float32
+        assert np.all(result.info.converged)
+        assert np.max(result.info.residual) <= 1e-5
+    exact = many(*problems).occupancy
+    # A residual of 1e-5 in the multipliers, times the condition of the dual.
+    np.testing.assert_allclose(result.occupancy, exact, atol=2e-3)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_every_solver_finds_the_same_point_and_tells_the_truth(solver):
+    problems = batch(8, 8, (3, 3, 2), kind="medium")
+    exact = jax.jit(jax.vmap(lane_of("newton")))(*problems)
+    result = jax.jit(jax.vmap(lane_of(solver)))(*problems)
+    tolerance = {"newton": 1e-9}.get(solver, 1e-6)
+    assert np.all(result.info.converged)
+    assert np.max(result.info.residual) <= tolerance
+    np.testing.assert_allclose(result.occupancy, exact.occupancy, atol=20 * tolerance)
+    again = jax.jit(jax.vmap(lane_of(solver)))(*problems, result.warm_start)
+    assert np.all(again.info.converged)
+    assert np.sum(again.info.iterations) < np.sum(result.info.iterations)
+    # Asked for less than it can do, it says that it has not converged, and stays feasible.
+    hopeless = jax.jit(jax.vmap(lane_of(solver, tolerance=1e-30)))
+    if solver == "newton":
+        return  # a thousand steps more: shown below with a smaller budget
+    few = {
+        "osqp": "pdgd_jax.projection.osqp",
+        "projected_gradient": "pdgd_jax.projection.projected_gradient",
+    }
+    import importlib
+
+    module = importlib.import_module(few[solver])
+    before, module.MAX_ITERATIONS = module.MAX_ITERATIONS, 20
+    try:
+        short = hopeless(*problems)
+    finally:
+        module.MAX_ITERATIONS = before
+    assert not np.any(short.info.converged)
+    assert np.all(short.info.residual > 0)
+    for i in range(8):
+        one = [array[i] for array in problems]
+        q = np.asarray(short.occupancy[i])
+        assert infeasibility(one[0], one[1], q, one[3], one[4]) < 1e-13
+
+
+def test_when_all_fails_the_point_is_still_feasible(monkeypatch):
+    monkeypatch.setattr(newton, "LOCAL_STEPS", 1)
+    monkeypatch.setattr(newton, "GLOBAL_STEPS", 1)
+    problems = batch(9, 16)
+    # A fresh trace, which sees the smaller budget.
+    result = jax.jit(jax.vmap(lambda *x: lane_of("newton")(*x)))(*problems)
+    failed = np.flatnonzero(~np.asarray(result.info.converged))
+    assert len(failed) > 4
+    for i in failed:
+        one = [array[i] for array in problems]
+        assert (
+            infeasibility(one[0], one[1], np.asarray(result.occupancy[i]), one[3], one[4]) < 1e-13
+        )
+
+
+def test_padding_changes_nothing():
+    problems = batch(10)
+    plain = many(*problems)
+    grow = {2: [(0, 1), (0, 2)], 3: [(0, 1), (0, 2), (0, 1)], 4: [(0, 1), (0, 2), (0, 1), (0, 2)]}
+    wide = [np.pad(array, [(0, 0), *grow[array.ndim - 1]]) for array in problems]
+    wide[0][:, -1, 0] = True
+    result = jax.jit(jax.vmap(lane_of("newton")))(*wide)
+    np.testing.assert_allclose(result.occupancy[:, :4, :5, :3, :5], plain.occupancy, atol=1e-8)
+    assert float(jnp.abs(result.occupancy).sum()) == pytest.approx(
+        float(jnp.abs(plain.occupancy).sum()), abs=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [(2, np.nan), (2, np.inf), (3, -0.5), (3, np.nan), (4, -1.0), (4, np.nan)]
+)
+def test_inside_jit_nonsense_is_nan_and_only_in_its_lane(field, value):
+    problems = [array.copy() for array in batch(11)]
+    index = tuple(np.argwhere(valid_triples(problems[0][0], problems[1][0]))[0])
+    problems[field][0][index[: problems[field][0].ndim]] = value
+    result = many(*problems)
+    assert not result.info.converged[0]
+    assert np.isnan(result.occupancy[0]).all()
+    assert np.isnan(result.info.residual[0])
+    assert np.all(result.info.converged[1:])
+    assert np.isfinite(result.occupancy[1:]).all()
+
+
+def simple_problem():
+    cmdp = make("random", sizes=(1, 2, 1), num_actions=2)
+    q = occupancy_of(cmdp.mdp, cmdp.layers.uniform_policy())
+    return cmdp.layers, np.array(q), np.array(cmdp.mdp.transition), np.full(cmdp.layers.shape, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("field", "index", "value", "sentence"),
+    [
+        (1, (0, 0, 1, 1), np.nan, "target of layer 0, state 0, action 1 to state 1 is nan"),
+        (2, (0, 0, 1, 1), 5.0, "center of layer 0, state 0, action 1 sums to"),
+        (2, (0, 0, 1, 1), -0.5, "center of layer 0, state 0, action 1 is -0.5; .* a probability"),
+        (3, (1, 1, 0), -1.0, "radius of layer 1, state 1, action 0 is -1; it must be at least 0"),
+        (3, (1, 1, 0), np.nan, "radius of layer 1, state 1, action 0 is nan"),
+    ],
+)
+def test_outside_jit_nonsense_is_a_sentence(field, index, value, sentence):
+    arrays = list(simple_problem())
+    arrays[field][index] = value
+    with pytest.raises(ValueError, match=sentence):
+        project(arrays[0], jnp.asarray(arrays[1]), ConfidenceSet(arrays[2], arrays[3]))
+
+
+def test_shapes_and_names_are_checked_first():
+    layers, q, center, radius = simple_problem()
+    confidence = ConfidenceSet(center, radius)
+    with pytest.raises(
+        ValueError, match=r"target must have the shape \(2, 2, 2, 2\); got \(2, 2, 2\)"
+    ):
+        project(layers, jnp.asarray(q[..., 0]), confidence)
+    with pytest.raises(ValueError, match="unknown solver 'simplex'; the solvers are newton, osqp"):
+        project(layers, jnp.asarray(q), confidence, solver="simplex")
+    with pytest.raises(ValueError, match=r"center \[L, S, A, S\] and a radius \[L, S, A\]"):
+        ConfidenceSet(center, radius[..., 0])
+    with pytest.raises(ValueError, match="must be floating point"):
+        project(layers, jnp.ones(q.shape, int), confidence)
+
+
+def test_a_derivative_is_refused_in_words():
+    layers, q, center, radius = simple_problem()
+    confidence = ConfidenceSet(center, radius)
+
+    def loss(target):
+        return project(layers, target, confidence).occupancy.sum()
+
+    for derivative in (jax.grad(loss), jax.jacfwd(loss)):
+        with pytest.raises(NotImplementedError, match="project has no derivative"):
+            derivative(jnp.asarray(q))
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_it_lowers_for_every_platform(solver):
+    problems = [array[0] for array in batch(12, 1, (3, 3, 2))]
+    exported = jax.export.export(jax.jit(lane_of(solver)), platforms=["cpu", "cuda", "tpu"])(
+        *problems
+    )
+    assert exported.platforms == ("cpu", "cuda", "tpu")
+    lanes = [jnp.stack([array] * 3) for array in problems]
+    jax.export.export(jax.jit(jax.vmap(lane_of(solver))), platforms=["cuda", "tpu"])(*lanes)
+
+
+def test_a_batch_is_cut_to_fit_memory():
+    cmdp = make("random", sizes=(1, 3, 1), num_actions=2)
+    q = occupancy_of(cmdp.mdp, cmdp.layers.uniform_policy())
+    rng = np.random.default_rng(0)
+    targets = jnp.asarray(np.asarray(q) + 0.1 * rng.normal(size=(10, *q.shape)))
+    confidence = ConfidenceSet(cmdp.mdp.transition, jnp.full(cmdp.layers.shape, 0.2))
+    whole = project_batch(cmdp.layers, targets, confidence)
+    pieces = project_batch(cmdp.layers, targets, confidence, max_bytes=40_000)
+    np.testing.assert_allclose(pieces.occupancy, whole.occupancy, atol=1e-8)
+    assert pieces.info.converged.shape == (10,)
+    stacked = jax.tree.map(lambda x: jnp.stack([x] * 10), (cmdp.layers, confidence))
+    each = project_batch(stacked[0], targets, stacked[1], warm_start=whole.warm_start)
+    np.testing.assert_allclose(each.occupancy, whole.occupancy, atol=1e-8)
+
+    # The working memory follows the limit and not the number of lanes.
+    def peak(count, limit):
+        lanes = jnp.zeros((count, *q.shape))
+        function = jax.jit(lambda t: project_batch(cmdp.layers, t, confidence, max_bytes=limit))
+        return function.lower(lanes).compile().memory_analysis().temp_size_in_bytes
+
+    lane = q.nbytes
+    extra = peak(2000, 10**6) - peak(200, 10**6)
+    assert extra < 1800 * lane * 12
