@@ -63,7 +63,7 @@ ROUNDS = 3
 
 # On a CPU, lanes are processed in groups of about this many variables: a group's arrays fit the
 # first caches, and a slow lane delays few others. Elsewhere all at once, as far as memory goes.
-VARIABLES_AT_ONCE_CPU = 3200
+VARIABLES_AT_ONCE_CPU = 1600
 VARIABLES_AT_ONCE = 2**24
 
 

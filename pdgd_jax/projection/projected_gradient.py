@@ -11,6 +11,7 @@ maintained.
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jaxopt import ProjectedGradient
 from jaxtyping import Array
@@ -24,6 +25,7 @@ from pdgd_jax.projection.problem import Problem, conclude, flow_excess, point_at
 __all__ = ["solver"]
 
 MAX_ITERATIONS = 50_000
+ITERATIONS_PER_RUN = 2_000
 
 
 def init(layers: Layers, dtype: Any) -> Array:
@@ -56,20 +58,35 @@ def solve(
         projection=lambda scaled, conserved: scaled * conserved,
         value_and_grad=True,
         stepsize=1.0,
-        maxiter=MAX_ITERATIONS,
-        # It measures the scaled gradient (no entry of `scale` is below the root), at the point
-        # from which it extrapolates and not at the one that it returns (hence the 10).
-        tol=tolerance / (10 * (4 * S * A) ** 0.5),
+        maxiter=ITERATIONS_PER_RUN,
+        # It measures the scaled gradient: no entry of `scale` is below this root.
+        tol=tolerance / (4 * S * A) ** 0.5,
         acceleration=True,
         implicit_diff=False,
         unroll=False,
     )
-    start = warm_start / scale * problem.conserved[..., 0]
-    scaled, state = method.run(start, problem.conserved[..., 0], problem)
+    conserved = problem.conserved[..., 0]
+
+    # It looks at the point from which it extrapolates, not at the one that it returns, and its
+    # momentum may circle around the solution: run it again from where it stopped until the
+    # gradient itself is small.
+    def unfinished(carry: tuple[Array, Array, Array]) -> Array:
+        _, steepest, iterations = carry
+        return (steepest > tolerance / 2) & (iterations < MAX_ITERATIONS)
+
+    def run(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        scaled, _, iterations = carry
+        scaled, state = method.run(scaled, conserved, problem)
+        _, gradient = value_and_gradient(scaled, problem)
+        return scaled, jnp.abs(gradient / scale).max(), iterations + state.iter_num
+
+    start = warm_start / scale * conserved
+    first = (start, jnp.asarray(jnp.inf, target.dtype), jnp.zeros((), jnp.int32))
+    scaled, _, iterations = jax.lax.while_loop(unfinished, run, first)
     potential = scaled * scale
     potential = jnp.where(jnp.isfinite(potential), potential, 0)
     occupancy = _occupancy(problem, potential[..., None])
-    return conclude(problem, occupancy, potential[..., None], potential, state.iter_num, tolerance)
+    return conclude(problem, occupancy, potential[..., None], potential, iterations, tolerance)
 
 
 def _occupancy(problem: Problem, potential: Array) -> Array:
