@@ -106,24 +106,31 @@ def test_any_problem_is_solved(seed, kind, num_layers):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shape", [(10, 4, 2), (3, 12, 8), (6, 8, 4)])
-def test_thousands_of_problems_of_every_size(shape):
+@pytest.mark.parametrize(
+    ("shape", "count", "compared"),
+    [
+        ((4, 5, 3), 1024, 1024),
+        ((10, 4, 2), 800, 200),
+        ((3, 12, 8), 600, 60),
+        ((10, 12, 8), 400, 20),
+    ],
+)
+def test_thousands_of_problems_of_every_size(shape, count, compared):
     solve = jax.jit(jax.vmap(lane_of("newton")))
-    for seed in range(5):
-        problems = batch(1000 + seed, 200, shape)
-        result = solve(*problems)
-        check_exact(problems, result)
-        if seed == 0:
-            close = compare_with_clarabel(problems, result, range(0, 200, 4))
-            assert np.mean(close) > 0.8
+    problems = batch(1000, count, shape)
+    result = solve(*problems)
+    check_exact(problems, result)
+    close = compare_with_clarabel(problems, result, range(0, count, count // compared))
+    assert len(close) > compared // 2
+    assert np.mean(close) > 0.8
 
 
 @pytest.mark.slow
 def test_against_osqp_polished():
-    problems = batch(2, kind="near")
-    result = many(*problems)
+    problems = batch(2, 256, kind="near")
+    result = jax.jit(jax.vmap(lane_of("newton")))(*problems)
     compared = 0
-    for i in range(LANES):
+    for i in range(256):
         reference = project_osqp(*(array[i] for array in problems))
         if reference is None:
             continue
@@ -134,7 +141,7 @@ def test_against_osqp_polished():
             continue  # polishing did not succeed: no reference at this precision
         np.testing.assert_allclose(result.occupancy[i], reference, atol=1e-7)
         compared += 1
-    assert compared > LANES // 4
+    assert compared > 64
 
 
 def test_a_projection_is_idempotent_and_does_not_expand():

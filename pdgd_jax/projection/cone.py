@@ -14,7 +14,8 @@ its own breakpoint*: $S^2$ comparisons, no sort and no search. What remains is o
 With the pieces known $q$ is linear in $u$ (see `ConePieces`) and so is the best mass, which gives a
 Newton step for $s$.
 
-Arrays are batch-last: entries `[..., S, B]`, one number for each cone `[..., B]`.
+Arrays are entries-first: `[S, ...]` for the entries of cones and `[...]` for one number per cone,
+so that every operation, sums over entries included, runs over all cones of all lanes contiguously.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,13 +43,13 @@ class ConePieces(NamedTuple):
     J_{ij} = c_i c_j - \max(e_i e_j, 0) + [i = j][e_i \ne 0].$$
 
     Attributes:
-      weight: `[..., S, B]`, $w$; sums to one over the entries (to zero at the apex).
-      shape: `[..., S, B]`; sums to zero over the entries.
-      block: `[..., S, B]`, $+1/\sqrt{|U|}$ on the raised entries, $-1/\sqrt{|D|}$ on the lowered
+      weight: `[S, ...]`, $w$; sums to one over the entries (to zero at the apex).
+      shape: `[S, ...]`; sums to zero over the entries.
+      block: `[S, ...]`, $+1/\sqrt{|U|}$ on the raised entries, $-1/\sqrt{|D|}$ on the lowered
         positive ones and 0 on the others: equal signs mark the entries that move together.
-      gain: `[..., B]`, $1 / w^\top w$; 0 at the apex.
-      mass: `[..., B]`, the best one for these pieces, and exact when it equals `mass_guess`.
-      mass_guess: `[..., B]`, the mass at which the pieces were found.
+      gain: `[...]`, $1 / w^\top w$; 0 at the apex.
+      mass: `[...]`, the best one for these pieces, and exact when it equals `mass_guess`.
+      mass_guess: `[...]`, the mass at which the pieces were found.
     """
 
     weight: Array
@@ -60,8 +61,8 @@ class ConePieces(NamedTuple):
 
     @property
     def occupancy(self) -> Array:
-        """The projection `[..., S, B]`; rounding may leave entries at -1e-17, hence the clip."""
-        return jnp.maximum(self.shape + self.weight * self.mass[..., None, :], 0)
+        """The projection `[S, ...]`; rounding may leave entries at -1e-17, hence the clip."""
+        return jnp.maximum(self.shape + self.weight * self.mass[None], 0)
 
 
 def _reduce(added: Sequence[Array], largest: Sequence[Array] = ()) -> list[Array]:
@@ -73,7 +74,7 @@ def _reduce(added: Sequence[Array], largest: Sequence[Array] = ()) -> list[Array
         return (*sums, *map(_larger, left[count:], right[count:]))
 
     initial = [jnp.zeros((), dtype)] * count + [jnp.full((), -jnp.inf, dtype)] * len(largest)
-    return list(lax.reduce((*added, *largest), tuple(initial), combine, (added[0].ndim - 2,)))
+    return list(lax.reduce((*added, *largest), tuple(initial), combine, (0,)))
 
 
 def positive_part(x: Array) -> Array:
@@ -112,8 +113,8 @@ def fence(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _rows(array: Array) -> list[Array]:
-    """The entries one by one, each `[..., 1, B]`."""
-    return [array[..., i : i + 1, :] for i in range(array.shape[-2])]
+    """The entries one by one, each `[1, ...]`."""
+    return [array[i : i + 1] for i in range(array.shape[0])]
 
 
 def _tail(point: Array, center: Array) -> Array:
@@ -141,15 +142,15 @@ def classify(point: Array, center: Array, half_radius: Array, mass: Array) -> Co
     Cones that are slack ($q = u_+$) or at the apex ($q = 0$) are recognised whatever the guess.
 
     Args:
-      point: `[..., S, B]`, what to project; `ABSENT` where an entry does not exist.
-      center: `[..., S, B]`, a distribution.
-      half_radius: `[..., B]`, $h \ge 0$.
-      mass: `[..., B]`, a guess of the projection's mass; not positive means unknown.
+      point: `[S, ...]`, what to project; `ABSENT` where an entry does not exist.
+      center: `[S, ...]`, a distribution.
+      half_radius: `[...]`, $h \ge 0$.
+      mass: `[...]`, a guess of the projection's mass; not positive means unknown.
 
     Returns:
       The pieces; `pieces.occupancy` is the projection if `pieces.mass == pieces.mass_guess`.
     """
-    radius = half_radius[..., None, :]
+    radius = half_radius[None]
     one, zero = jnp.ones_like(point), jnp.zeros_like(point)
     positive = positive_part(point)
     tail = fence(_tail, point, center)
@@ -164,7 +165,7 @@ def classify(point: Array, center: Array, half_radius: Array, mass: Array) -> Co
     apex = ~(support > rounding)
     unknown = positive_part(support) / (center_square + half_radius * half_radius)
     guess = jnp.where(mass > 0, mass, unknown)
-    masses = guess[..., None, :]
+    masses = guess[None]
     above, below, emptied = fence(_levels, point, center * masses, point - center * masses)
 
     # The pieces at this mass: U raised, D lowered but positive, L lowered or removed, and M the
@@ -184,7 +185,7 @@ def classify(point: Array, center: Array, half_radius: Array, mass: Array) -> Co
             jnp.where(lowered, center, zero),
             jnp.where(middle, center * point, zero),
             jnp.where(middle, center * center, zero),
-            positive_part(positive - center * positive_mass[..., None, :]),
+            positive_part(positive - center * positive_mass[None]),
         )
     )
     slack = (excess <= half_radius * positive_mass) | (half_radius >= 1)
@@ -208,20 +209,20 @@ def classify(point: Array, center: Array, half_radius: Array, mass: Array) -> Co
     new_mass = jnp.where(apex, 0, jnp.where(open_, positive_mass, tight_mass))
     guess = jnp.where(apex | slack, new_mass, guess)
 
-    open_, apex = open_[..., None, :], apex[..., None, :]
+    open_, apex = open_[None], apex[None]
     upper = jnp.where(open_, point > 0, raised) & ~apex
     lower = reduced & ~(open_ | apex)
     inner = middle & ~(open_ | apex)
 
     def spread(of_open: Array, of_raised: Array) -> Array:
-        return jnp.where(open_, of_open[..., None, :], of_raised[..., None, :])
+        return jnp.where(open_, of_open[None], of_raised[None])
 
     upper_weight = spread(per_positive, weight_u)
     upper_mean = spread(positive_mass * per_positive, mean_u)
     upper_block = spread(jnp.sqrt(per_positive), jnp.sqrt(per_u))
-    below_weight = jnp.where(lower, weight_d[..., None, :], jnp.where(inner, center, zero))
-    below_shape = jnp.where(lower, point - mean_d[..., None, :], zero)
-    below_block = jnp.where(lower, -jnp.sqrt(per_d)[..., None, :], zero)
+    below_weight = jnp.where(lower, weight_d[None], jnp.where(inner, center, zero))
+    below_shape = jnp.where(lower, point - mean_d[None], zero)
+    below_block = jnp.where(lower, -jnp.sqrt(per_d)[None], zero)
     return ConePieces(
         weight=jnp.where(upper, upper_weight, below_weight),
         shape=jnp.where(upper, point - upper_mean, below_shape),
@@ -251,7 +252,7 @@ def project_cone(
     Returns:
       The pieces at the solution.
     """
-    scale = 1 + jnp.max(jnp.abs(jnp.where(point > ABSENT / 2, point, 0)), -2)
+    scale = 1 + jnp.max(jnp.abs(jnp.where(point > ABSENT / 2, point, 0)), 0)
     tiny = 64 * jnp.finfo(point.dtype).eps * scale
 
     # The loop begins with its evaluation, so that the program holds `classify` only once.

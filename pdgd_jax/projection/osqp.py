@@ -17,7 +17,7 @@ from jaxtyping import Array
 from pdgd_jax.confidence import ConfidenceSet
 from pdgd_jax.layers import Layers
 from pdgd_jax.projection.base import ProjectionResult, Solver
-from pdgd_jax.projection.problem import Problem, conclude, single_lane
+from pdgd_jax.projection.problem import Problem, conclude, entries_first, entries_last, single_lane
 
 __all__ = ["solver"]
 
@@ -47,16 +47,16 @@ def _rows(problem: Problem, unknowns: tuple[Array, Array]) -> Rows:
     return Rows(
         flow=occupancy.sum((2, 3)) - entered,
         occupancy=occupancy,
-        excess=occupancy - problem.center[..., 0] * mass[..., None] - deviation,
+        excess=occupancy - entries_last(problem.center)[..., 0] * mass[..., None] - deviation,
         deviation=deviation,
         budget=deviation.sum(-1) - problem.half_radius[..., 0] * mass,
     )
 
 
 def _bounds(problem: Problem) -> tuple[Rows, Rows]:
-    conserved, present = problem.conserved[..., 0] > 0, problem.present[..., 0]
+    conserved, present = problem.conserved[..., 0] > 0, entries_last(problem.present)[..., 0]
     source = jnp.zeros_like(problem.conserved[..., 0]).at[0, 0].set(1)
-    zeros = jnp.zeros_like(problem.center[..., 0])
+    zeros = jnp.zeros_like(entries_last(problem.center)[..., 0])
     unbounded = jnp.where(present, jnp.inf, zeros)
     nothing = jnp.zeros_like(problem.half_radius[..., 0])
     low = Rows(
@@ -89,7 +89,7 @@ def solve(
         implicit_diff=False,
         unroll=False,
     )
-    linear = jnp.where(problem.present, -problem.target, 0)[..., 0]
+    linear = entries_last(jnp.where(problem.present, -problem.target, 0))[..., 0]
     bounds = _bounds(problem)
     start = method.init_params(unknowns, (None, (linear, jnp.zeros_like(linear))), problem, bounds)
     start = start._replace(primal=(unknowns, rows), dual_eq=multipliers)
@@ -101,7 +101,7 @@ def solve(
     carried = jax.tree.map(lambda x: jnp.where(fine, x, 0), carried)
     return conclude(
         problem,
-        occupancy[..., None],
+        entries_first(occupancy[..., None]),
         -solution.dual_eq.flow[..., None],
         carried,
         state.iter_num,

@@ -1,8 +1,8 @@
 r"""A batch of projections, lanes last: what all solvers share of the mathematics.
 
-Everything here and in `cone.py` and `newton.py` has the lanes of a batch as its *last* axis. On a
-CPU the innermost axis is what gets vectorised, and the lanes are the only axis that is always long
-and never reduced over.
+Everything here and in `newton.py` has the lanes of a batch as its *last* axis, and the next state
+as its *first*: `[S', L, S, A, B]`. On a CPU the innermost axes are what gets vectorised, and pairs
+and lanes are long and never reduced over in the cones, where most of the time goes.
 """
 
 from typing import Any, NamedTuple
@@ -19,9 +19,12 @@ from pdgd_jax.projection.cone import ABSENT, project_cone
 __all__ = [
     "Problem",
     "conclude",
+    "entries_first",
+    "entries_last",
     "feasible_point",
     "flow_excess",
     "following",
+    "outflow_and_inflow",
     "per_lane",
     "point_at",
     "single_lane",
@@ -32,15 +35,15 @@ class Problem(NamedTuple):
     """A batch of projections that make sense.
 
     Attributes:
-      target: `[L, S, A, S, B]`, `ABSENT` where there is no variable.
-      center: `[L, S, A, S, B]`, 0 where there is no variable.
+      target: `[S', L, S, A, B]`, `ABSENT` where there is no variable.
+      center: `[S', L, S, A, B]`, 0 where there is no variable.
       half_radius: `[L, S, A, B]`, at most 1.
       conserved: `[L, S, B]`, 1 in the states in which flow is conserved, else 0.
       sound: `[B]`, false where the input made no sense, and nothing is asked of the lane.
     """
 
-    target: Float[Array, "layers states actions states lanes"]
-    center: Float[Array, "layers states actions states lanes"]
+    target: Float[Array, "next layers states actions lanes"]
+    center: Float[Array, "next layers states actions lanes"]
     half_radius: Float[Array, "layers states actions lanes"]
     conserved: Float[Array, "layers states lanes"]
     sound: Bool[Array, " lanes"]
@@ -49,9 +52,10 @@ class Problem(NamedTuple):
     def of(
         cls, state_mask: Array, action_mask: Array, target: Array, center: Array, radius: Array
     ) -> "Problem":
-        """The problem of arrays as `project` takes them, lanes last."""
-        present = action_mask[:, :, :, None] & state_mask[1:, None, None]
-        total = jnp.where(present, center, 0).sum(-2)
+        """The problem of arrays as `project` takes them, but for a last axis, the lanes."""
+        target, center = entries_first(target), entries_first(center)
+        present = action_mask[None] & state_mask[1:].swapaxes(0, 1)[:, :, None, None]
+        total = jnp.where(present, center, 0).sum(0)
         sound = (
             ((jnp.isfinite(target) & (center >= 0)) | ~present).all((0, 1, 2, 3))
             & ((radius >= 0) | ~action_mask).all((0, 1, 2))
@@ -68,9 +72,19 @@ class Problem(NamedTuple):
         )
 
     @property
-    def present(self) -> Bool[Array, "layers states actions states lanes"]:
+    def present(self) -> Bool[Array, "next layers states actions lanes"]:
         """True where there is a variable."""
         return self.target > ABSENT / 2
+
+
+def entries_first(array: Array) -> Array:
+    """`[L, S, A, S', B] -> [S', L, S, A, B]`."""
+    return jnp.moveaxis(array, 3, 0)
+
+
+def entries_last(array: Array) -> Array:
+    """`[S', L, S, A, B] -> [L, S, A, S', B]`."""
+    return jnp.moveaxis(array, 0, 3)
 
 
 def per_lane(lanes: Array, rank: int) -> Array:
@@ -87,7 +101,8 @@ def following(
 
 def point_at(problem: Problem, potential: Float[Array, "layers states lanes"]) -> Array:
     r"""$v + F^\top y$, whose cone projection is the occupancy that belongs to the potentials."""
-    return problem.target + potential[:, :, None, None] - following(potential)[:, None, None]
+    ahead = following(potential).swapaxes(0, 1)[:, :, None, None]
+    return problem.target + potential[None, :, :, None] - ahead
 
 
 def flow_excess(
@@ -99,23 +114,27 @@ def flow_excess(
     return (outflow - entered - source) * problem.conserved
 
 
+def outflow_and_inflow(occupancy: Array) -> tuple[Array, Array]:
+    """What leaves each state, and what enters each state of the next layer, `[L, S, B]` each."""
+    return occupancy.sum((0, 3)), occupancy.sum((2, 3)).swapaxes(0, 1)
+
+
 def feasible_point(problem: Problem, occupancy: Array) -> Array:
     """A feasible occupancy near one that is not.
 
     Its policy, and its transitions drawn towards the center until they lie in the confidence set,
     pushed forward from the start.
     """
+    occupancy, center = entries_last(occupancy), entries_last(problem.center)
     mass = occupancy.sum(-2)
     has_mass = mass[..., None, :] > 0
-    transition = jnp.where(
-        has_mass, occupancy / jnp.where(has_mass, mass[..., None, :], 1), problem.center
-    )
-    away = transition - problem.center
+    transition = jnp.where(has_mass, occupancy / jnp.where(has_mass, mass[..., None, :], 1), center)
+    away = transition - center
     distance = jnp.abs(away).sum(-2)
     allowed = 2 * problem.half_radius
     share = jnp.where(distance > allowed, allowed / jnp.where(distance > 0, distance, 1), 1)
-    transition = problem.center + share[..., None, :] * away
-    usable = problem.present.any(-2).astype(occupancy.dtype)
+    transition = center + share[..., None, :] * away
+    usable = problem.present.any(0).astype(occupancy.dtype)
     uniform = usable / jnp.maximum(usable.sum(2, keepdims=True), 1)
     total = mass.sum(2, keepdims=True)
     policy = jnp.where(total > 0, mass / jnp.where(total > 0, total, 1), uniform)
@@ -126,7 +145,7 @@ def feasible_point(problem: Problem, occupancy: Array) -> Array:
         return layer_occupancy.sum((0, 1)), layer_occupancy
 
     first = jnp.zeros_like(mass[0, :, 0]).at[0].set(1)
-    return jax.lax.scan(forward, first, (policy, transition))[1]
+    return entries_first(jax.lax.scan(forward, first, (policy, transition))[1])
 
 
 def single_lane(layers: Layers, target: Array, confidence: ConfidenceSet) -> Problem:
@@ -148,9 +167,9 @@ def conclude(
     The residual is measured here, on what is returned, whatever the solver believes.
     """
     occupancy = jnp.where(problem.present, jnp.maximum(occupancy, 0), 0)
-    excess = flow_excess(problem, occupancy.sum((2, 3)), occupancy.sum((1, 2)))
+    excess = flow_excess(problem, *outflow_and_inflow(occupancy))
     point = point_at(problem, potential * problem.conserved)
-    nearest = project_cone(point, problem.center, problem.half_radius, occupancy.sum(-2)).occupancy
+    nearest = project_cone(point, problem.center, problem.half_radius, occupancy.sum(0)).occupancy
     residual = jnp.maximum(jnp.abs(excess).max(), jnp.abs(occupancy - nearest).max())
     converged = (residual <= tolerance) & problem.sound[0]
     occupancy = jnp.where(converged, occupancy, feasible_point(problem, occupancy))
@@ -160,5 +179,5 @@ def conclude(
         converged,
     )
     return ProjectionResult(
-        jnp.where(problem.sound[0], occupancy[..., 0], jnp.nan), warm_start, info
+        jnp.where(problem.sound[0], entries_last(occupancy)[..., 0], jnp.nan), warm_start, info
     )

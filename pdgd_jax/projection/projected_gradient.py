@@ -20,7 +20,14 @@ from pdgd_jax.confidence import ConfidenceSet
 from pdgd_jax.layers import Layers
 from pdgd_jax.projection.base import ProjectionResult, Solver
 from pdgd_jax.projection.cone import project_cone
-from pdgd_jax.projection.problem import Problem, conclude, flow_excess, point_at, single_lane
+from pdgd_jax.projection.problem import (
+    Problem,
+    conclude,
+    flow_excess,
+    outflow_and_inflow,
+    point_at,
+    single_lane,
+)
 
 __all__ = ["solver"]
 
@@ -40,17 +47,16 @@ def solve(
     """Run accelerated projected gradient from the warm start."""
     problem = single_lane(layers, target, confidence)
     _, S, A = layers.shape
-    present = problem.present[..., 0]
-    entering = present.sum((1, 2))
-    degree = present.sum((2, 3)).at[1:].add(entering[:-1])
+    leaving, entering = outflow_and_inflow(problem.present.astype(target.dtype))
+    degree = leaving.at[1:].add(entering[:-1])[..., 0]
     # |F^T D z|^2 <= 2 sum_x degree(x) D(x)^2 z(x)^2 = |z|^2.
-    scale = 1 / jnp.sqrt(2 * jnp.maximum(degree, 1)).astype(target.dtype)
+    scale = 1 / jnp.sqrt(2 * jnp.maximum(degree, 1))
 
     def value_and_gradient(scaled: Array, problem: Problem) -> tuple[Array, Array]:
         potential = (scaled * scale)[..., None]
         occupancy = _occupancy(problem, potential)
         value = (occupancy**2).sum() / 2 - potential[0, 0, 0]
-        excess = flow_excess(problem, occupancy.sum((2, 3)), occupancy.sum((1, 2)))
+        excess = flow_excess(problem, *outflow_and_inflow(occupancy))
         return value, excess[..., 0] * scale
 
     method = ProjectedGradient(
