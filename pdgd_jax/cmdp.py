@@ -143,8 +143,8 @@ class CMDP:
             ("constraints", CONSTRAINT_BOUNDS, "a constraint"),
         ):
             process = getattr(self, name)
-            if type(process).__module__.startswith("pdgd_jax."):
-                continue  # its own constructor has checked every value it can produce
+            if _checks_itself(process):
+                continue
             key = jax.random.key(0)
             values, _ = process.draw(key, process.init(key), jnp.zeros((), jnp.int32), policy)
             check_range(name, np.where(mask, on_host(values), 0), bounds, what)
@@ -156,6 +156,13 @@ class CMDP:
             f"rewards={type(self.rewards).__name__}, "
             f"constraints={type(self.constraints).__name__})"
         )
+
+
+def _checks_itself(process: Process) -> bool:
+    """Whether the process is one of ours, whose constructors check every value they can produce."""
+    parts = [part for part in vars(process).values() if isinstance(part, Process)]
+    ours = type(process).__module__.startswith("pdgd_jax.")
+    return ours and all(_checks_itself(part) for part in parts)
 
 
 def _within(values: Array, bounds: tuple[float, float], mask: Array) -> Array:

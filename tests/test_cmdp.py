@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pdgd_jax import CMDP, LayeredMDP, Layers, make, occupancy_of, rollout, stack, value_of
-from pdgd_jax.processes import AdversarialProcess, Bernoulli, Constant, Table, pytree
+from pdgd_jax.processes import AdversarialProcess, Bernoulli, Constant, Corrupted, Table, pytree
 from tests.conftest import random_mdp, random_policy
 
 MDP = random_mdp(0)
@@ -39,6 +39,11 @@ class Rising(AdversarialProcess):
         (Rising(-np.ones(SHAPE) - REWARD), COSTS, None),
         (Rising(np.full(SHAPE, np.nan)), COSTS, "rewards of layer 0, state 0, action 0 is nan"),
         (Constant(COSTS), COSTS, r"rewards must have the shape"),
+        (
+            Corrupted(Rising(np.full(SHAPE, np.nan)), Constant(REWARD), share=0.0),
+            COSTS,
+            "rewards of layer 0, state 0, action 0 is nan",
+        ),
     ],
 )
 def test_bad_input(rewards, constraints, sentence):

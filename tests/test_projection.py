@@ -314,6 +314,7 @@ def test_inside_jit_nonsense_is_nan_and_only_in_its_lane(field, value):
     assert not result.info.converged[0]
     assert np.isnan(result.occupancy[0]).all()
     assert np.isnan(result.info.residual[0])
+    assert int(result.info.iterations[0]) == 0
     assert np.all(result.info.converged[1:])
     assert np.isfinite(result.occupancy[1:]).all()
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from pdgd_jax.cmdp import CMDP
-from pdgd_jax.instances._build import at_most, fraction, whole_number
+from pdgd_jax.instances._build import at_most, whole_number
 from pdgd_jax.processes import around
 from pdgd_jax.unroll import unroll
 
@@ -204,7 +204,7 @@ def streaming(
     """
     buffer = np.arange(whole_number("capacity", capacity, 1) + 1)
     arrives = np.array([0.4, 0.9])[None, :, None]
-    plays = np.where(buffer > 0, fraction("play", 0.6), 0.0)[:, None, None]
+    plays = np.where(buffer > 0, 0.6, 0.0)[:, None, None]
     levels = np.eye(capacity + 1)
     more = levels[np.minimum(buffer + 1, capacity)][:, None, :]
     less = levels[np.maximum(buffer - 1, 0)][:, None, :]

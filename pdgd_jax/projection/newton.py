@@ -388,7 +388,7 @@ def _project_lanes(
         lanes_first(found.start.potential),
         lanes_first(found.start.mass),
         jnp.where(problem.sound, found.residual, jnp.nan),
-        found.iterations,
+        jnp.maximum(found.iterations, 0),  # a lane that was never evaluated stands at -1
         converged & problem.sound,
     )
 
