@@ -11,6 +11,7 @@ import pytest
 
 from pdgd_jax import ConfidenceSet, Layers, cold_start, make, occupancy_of, project, project_batch
 from pdgd_jax.projection import SOLVERS, newton
+from pdgd_jax.projection.problem import conclude, entries_first, single_lane
 from tests.reference.projection import (
     infeasibility,
     optimality_error,
@@ -404,3 +405,17 @@ def test_a_batch_is_cut_to_fit_memory():
     lane = q.nbytes
     extra = peak(2000, 10**6) - peak(200, 10**6)
     assert extra < 1800 * lane * 12
+
+
+def test_a_feasible_point_that_is_not_the_nearest_has_a_residual():
+    layers, q, center, radius = simple_problem()
+    confidence = ConfidenceSet(center, radius)
+    target = jnp.asarray(q + 0.3 * np.random.default_rng(0).normal(size=q.shape))
+    lane = single_lane(layers, target, confidence)
+    nearest = project(layers, target, confidence)
+    potential = nearest.warm_start.potential[..., None]
+    for point, right in ((nearest.occupancy, True), (jnp.asarray(q), False)):
+        result = conclude(lane, entries_first(point[..., None]), potential, None, 0, 1e-6)
+        assert bool(result.info.converged) == right
+        distance = float(jnp.abs(point - nearest.occupancy).max())
+        assert float(result.info.residual) == pytest.approx(distance, abs=1e-8)
