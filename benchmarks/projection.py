@@ -8,7 +8,8 @@ and the medians are shown, so that a machine that is busy for a while slows all 
 time is stated apart.
 
 What was tried for `solver="newton"` (AMD EPYC, 512 KiB of L2 per core; microseconds for all lanes
-of one Newton step unless said otherwise), kept unless marked with a minus:
+of a batch unless said otherwise, on a shared machine, most of it measured once), kept unless marked
+with a minus:
 
 - Lanes as the last axis through `custom_vmap`, instead of `vmap` of a `while_loop`: loops stop and
   branches are skipped for real.
@@ -20,15 +21,16 @@ of one Newton step unless said otherwise), kept unless marked with a minus:
 - `where` for `maximum`, which propagates NaN: 267 to 176.
 - A conditional as a fence against recomputation: classification 6,300 to 2,200;
   `optimization_barrier` is dropped by XLA's CPU backend before it fuses (-).
-- Cones flat and entries first: one small lane 82 to 59 per projection.
+- Cones flat and entries first, per projection: one small lane 82 to 59, but one large lane 575 to
+  714 and 599 to 688 (alternating runs), 32 large lanes unchanged.
 - The Hessian's sum over pairs unrolled 213, as matrix product 406, as `scan` 459, as reduce 931
-  (large, 32 lanes); for a single lane three matrix products 12 against 53.
+  (large, 32 lanes); for a single lane the whole Hessian 15 with three matrix products, 53 without.
 - Groups of lanes that fit the cache: small lanes in groups of 4, 8, 16, 32: 65, 37, 48, 65 per
   projection; large ones alone.
 - Block elimination by LAPACK's Cholesky: 30 against 28 for one large lane, 115 against 314 for
   eight, 53 against 32 for sixteen small ones (-: groups of large lanes do not pay anyway).
-- Loops that evaluate inside, so that the program holds its evaluation once: compile 10.4 s to
-  6.7 s.
+- Loops that evaluate inside, so that the program holds its evaluation once: 20,700 to 13,300 lines
+  of HLO (compile 10.4 s to 6.7 s, but under a falling load).
 - Fallback: Levenberg-Marquardt stalls on far targets (-); a line search leaves 3 of 100 undone (-);
   with a path of growing targets and a last word of the local loop none of 10,900.
 - Not tried: a float32 phase, levels carried from step to step instead of S^2 comparisons, leaving

@@ -31,7 +31,8 @@ def pytree(cls: type[T]) -> type[T]:
     """
     has_repr = cls.__repr__ is not object.__repr__
     cls = dataclasses.dataclass(frozen=True, eq=False, repr=not has_repr)(cls)
-    fields = dataclasses.fields(cls)  # type: ignore[arg-type]  # it was made a dataclass just above
+    dataclass: Any = cls
+    fields = dataclasses.fields(dataclass)
     data = [f.name for f in fields if not f.metadata.get("static")]
     meta = [f.name for f in fields if f.metadata.get("static")]
 

@@ -33,14 +33,21 @@ def test_contract(name, precision):
             return state, (outcome, rollout(key_t, cmdp.mdp, policy))
 
         state = cmdp.init(key)
-        return state, *jax.lax.scan(episode, state, jnp.arange(30))
+        return state, *jax.lax.scan(episode, state, jnp.arange(500))
 
-    play(cmdp, jax.random.key(1))
+    other = play(cmdp, jax.random.key(1))
     state, final, (outcomes, paths) = play(cmdp, jax.random.key(0))
+    # vmap over keys equals a loop; a sine may be fused differently.
+    keys = jnp.stack([jax.random.key(0), jax.random.key(1)])
+    batch = jax.vmap(play, (None, 0))(cmdp, keys)[2]
+    rounding = 1e-6 if precision == "float32" else 1e-13
+    for i, alone in enumerate(((outcomes, paths), other[2])):
+        lane = jax.tree.map(lambda x, i=i: x[i], batch)
+        chex.assert_trees_all_close(lane, alone, atol=rounding)
     chex.assert_trees_all_equal_shapes_and_dtypes(state, final)
     chex.assert_tree_all_finite(outcomes)
-    assert outcomes.reward.shape == (30, *cmdp.layers.shape)
-    assert outcomes.constraints.shape == (30, cmdp.num_constraints, *cmdp.layers.shape)
+    assert outcomes.reward.shape == (500, *cmdp.layers.shape)
+    assert outcomes.constraints.shape == (500, cmdp.num_constraints, *cmdp.layers.shape)
     assert (outcomes.reward >= 0).all()
     assert (outcomes.reward <= 1).all()
     assert (jnp.abs(outcomes.constraints) <= 1).all()

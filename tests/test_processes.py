@@ -69,7 +69,16 @@ def draw(process, key, state, episode, policy):
 
 @each_process
 def test_contract(name, precision):
-    role = "reward" if precision == "float32" else "constraint"
+    check_contract(name, precision, "reward" if precision == "float32" else "constraint")
+
+
+@pytest.mark.slow
+@each_process
+def test_contract_in_the_other_role(name, precision):
+    check_contract(name, precision, "constraint" if precision == "float32" else "reward")
+
+
+def check_contract(name, precision, role):
     process = PROCESSES[name](role)
     policy = policy_like(process)
     low = 0 if role == "reward" else -1
