@@ -1,10 +1,11 @@
 """A vectorised JAX simulator of PDGD-OPS, for constrained MDPs with long-term constraints."""
 
-from pdgd_jax import oracle, processes, theory
+from pdgd_jax import learners, oracle, processes, theory
 from pdgd_jax.cmdp import CMDP, Outcome, stack
 from pdgd_jax.confidence import ConfidenceSet
 from pdgd_jax.instances import make, register, registered
 from pdgd_jax.layers import Layers
+from pdgd_jax.learners import Learner, pdgd_ops, uc_o_gdps
 from pdgd_jax.mdp import LayeredMDP
 from pdgd_jax.occupancy import Trajectory, occupancy_of, policy_of, rollout, value_of
 from pdgd_jax.projection import (
@@ -14,6 +15,7 @@ from pdgd_jax.projection import (
     project,
     project_batch,
 )
+from pdgd_jax.simulate import History, run
 from pdgd_jax.unroll import UnrolledMDP, unroll
 
 __version__ = "0.1.0"
@@ -21,8 +23,10 @@ __version__ = "0.1.0"
 __all__ = [
     "CMDP",
     "ConfidenceSet",
+    "History",
     "LayeredMDP",
     "Layers",
+    "Learner",
     "Outcome",
     "ProjectionInfo",
     "ProjectionResult",
@@ -30,9 +34,11 @@ __all__ = [
     "UnrolledMDP",
     "__version__",
     "cold_start",
+    "learners",
     "make",
     "occupancy_of",
     "oracle",
+    "pdgd_ops",
     "policy_of",
     "processes",
     "project",
@@ -40,8 +46,10 @@ __all__ = [
     "register",
     "registered",
     "rollout",
+    "run",
     "stack",
     "theory",
+    "uc_o_gdps",
     "unroll",
     "value_of",
 ]

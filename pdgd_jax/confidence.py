@@ -1,11 +1,24 @@
-"""Confidence sets over transition functions."""
+"""Confidence sets over transition functions, and the visits they are estimated from."""
 
+from typing import NamedTuple
+
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from pdgd_jax._pytree import as_float, is_concrete, on_host, pytree
+from pdgd_jax.layers import Layers
+from pdgd_jax.occupancy import Trajectory
 
-__all__ = ["ConfidenceSet"]
+__all__ = [
+    "ConfidenceSet",
+    "Visits",
+    "confidence_radius",
+    "contains",
+    "count",
+    "estimate",
+    "no_visits",
+]
 
 
 @pytree
@@ -59,3 +72,129 @@ def _refuse_negative(name: str, values: np.ndarray) -> None:
             f"the {name} of layer {k}, state {x}, action {a} is {values[where]:.6g}; "
             f"it must be {what}."
         )
+
+
+class Visits(NamedTuple):
+    r"""How often each pair and each triple was visited, and since when an epoch lasts.
+
+    Attributes:
+      pairs: `[L, S, A]`, $N(x, a)$ up to now.
+      triples: `[L, S, A, S]`, $M(x' \mid x, a)$ up to now.
+      pairs_at_start: `[L, S, A]`, $N(x, a)$ when the epoch began.
+      epoch: $i$, from 1.
+    """
+
+    pairs: Int[Array, "layers states actions"]
+    triples: Int[Array, "layers states actions states"]
+    pairs_at_start: Int[Array, "layers states actions"]
+    epoch: Int[Array, ""]
+
+
+def no_visits(layers: Layers) -> Visits:
+    """Before the first episode, in epoch 1."""
+    L, S, A = layers.shape
+    pairs, triples = jnp.zeros((L, S, A), jnp.int32), jnp.zeros((L, S, A, S), jnp.int32)
+    return Visits(pairs, triples, pairs, jnp.ones((), jnp.int32))
+
+
+def count(
+    layers: Layers, visits: Visits, trajectory: Trajectory
+) -> tuple[Visits, Bool[Array, ""]]:
+    r"""Count an episode, and begin a new epoch if a visited pair has doubled.
+
+    An epoch ends when $N(x_k, a_k) \ge \max\{1, 2 N_i(x_k, a_k)\}$ for a pair of the episode, $N_i$
+    being its count when the epoch began.
+
+    Args:
+      layers: the states and actions; layers that only pad are not counted.
+      visits: up to now.
+      trajectory: of the episode.
+
+    Returns:
+      The visits, and whether an epoch begins.
+    """
+    _, S, A = layers.shape
+    # Comparisons instead of a scatter: one elementwise loop over all lanes of a batch.
+    here = trajectory.states[:-1, None] == jnp.arange(S)[None]  # [L, S]
+    played = trajectory.actions[:, None] == jnp.arange(A)[None]  # [L, A]
+    there = trajectory.states[1:, None] == jnp.arange(S)[None]  # [L, S]
+    pair = here[:, :, None] & played[:, None] & layers.action_mask
+    triple = pair[..., None] & there[:, None, None]
+    pairs = visits.pairs + pair
+    start = visits.pairs_at_start
+    begins = (pair & (pairs >= jnp.maximum(1, 2 * start))).any()
+    counted = Visits(
+        pairs=pairs,
+        triples=visits.triples + triple,
+        pairs_at_start=jnp.where(begins, pairs, start),
+        epoch=visits.epoch + begins,
+    )
+    return counted, begins
+
+
+def confidence_radius(
+    visits: Int[Array, "*shape"],
+    next_layer_size: Int[Array, "*shape"] | int,
+    *,
+    num_states: Int[Array, ""] | int,
+    num_actions: Int[Array, ""] | int,
+    num_episodes: float,
+    delta: Float[Array, ""] | float,
+) -> Float[Array, "*shape"]:
+    r"""The radius $\epsilon = \sqrt{2 |X_{k+1}| \ln(T |X| |A| / \delta) / \max\{1, N\}}$.
+
+    With it the true transition function lies in every confidence set of a run with probability at
+    least $1 - \delta$.
+
+    Args:
+      visits: $N(x, a)$ when the epoch began.
+      next_layer_size: $|X_{k+1}|$.
+      num_states: $|X|$, the first and the last state included.
+      num_actions: $|A|$.
+      num_episodes: $T$.
+      delta: $\delta$.
+
+    Reference:
+      The paper's Equation "Confidence set" and Lemma (Rosenberg and Mansour, 2019).
+    """
+    logarithm = jnp.log(num_episodes * (num_states * num_actions / delta))
+    return jnp.sqrt(2 * next_layer_size * logarithm / jnp.maximum(1, visits))
+
+
+def estimate(
+    layers: Layers,
+    visits: Visits,
+    *,
+    num_episodes: float,
+    delta: Float[Array, ""],
+    scale: Float[Array, ""],
+) -> ConfidenceSet:
+    r"""The confidence set of the visits, $\bar P = M / \max\{1, N\}$ and `scale` times $\epsilon$.
+
+    A pair that was never visited allows every transition, whatever the scale; its center is
+    uniform. To be evaluated when an epoch begins: `visits.pairs` are then those at its start.
+    """
+    dtype = scale.dtype
+    pairs = visits.pairs[..., None]
+    sizes = jnp.maximum(layers.layer_sizes[1:], 1)[:, None, None]  # [L, 1, 1]
+    uniform = layers.triple_mask.astype(dtype) / sizes[..., None].astype(dtype)
+    center = jnp.where(pairs > 0, visits.triples.astype(dtype) / jnp.maximum(1, pairs), uniform)
+    radius = scale * confidence_radius(
+        visits.pairs,
+        sizes,
+        num_states=layers.num_states,
+        num_actions=layers.num_actions,
+        num_episodes=num_episodes,
+        delta=delta,
+    ).astype(dtype)
+    radius = jnp.where(visits.pairs > 0, radius, jnp.maximum(radius, 2))
+    return ConfidenceSet(center, jnp.where(layers.action_mask, radius, 0))
+
+
+def contains(
+    confidence: ConfidenceSet, transition: Float[Array, "layers states actions states"]
+) -> Bool[Array, ""]:
+    r"""Whether a transition function lies in the set, up to rounding: the event $P \in \mathcal P_i$."""
+    distance = jnp.abs(transition - confidence.center).sum(-1)
+    rounding = 8 * jnp.finfo(distance.dtype).eps
+    return (distance <= confidence.radius + rounding).all()

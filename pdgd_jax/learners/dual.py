@@ -1,0 +1,68 @@
+r"""The dual player: online gradient ascent on the Lagrange multipliers, inside a box.
+
+$$\lambda_{t+1} = \Pi_{[0, T^{1/4}]^m}(\lambda_t + \eta \, G_t^\top \hat q_t).$$
+
+An optax transformation followed by optax's projection on a box, so that another optimiser can be
+put in the place of plain gradient descent.
+"""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float
+
+from pdgd_jax.cmdp import Outcome
+from pdgd_jax.occupancy import value_of
+
+__all__ = ["State", "ceiling", "init", "update"]
+
+
+class State(NamedTuple):
+    r"""All that the next episode needs.
+
+    Attributes:
+      multipliers: `[m]`, $\lambda_t$.
+      optimizer: the state of the optax transformation.
+    """
+
+    multipliers: Float[Array, " m"]
+    optimizer: Any
+
+
+def ceiling(num_episodes: float) -> float:
+    r"""$T^{1/4}$, the largest multiplier."""
+    return num_episodes**0.25
+
+
+def init(optimizer: optax.GradientTransformation, num_constraints: int, dtype: Any) -> State:
+    r"""$\lambda_1 = 0$."""
+    multipliers = jnp.zeros(num_constraints, dtype)
+    return State(multipliers, optimizer.init(multipliers))
+
+
+def update(
+    optimizer: optax.GradientTransformation,
+    state: State,
+    outcome: Outcome,
+    occupancy: Float[Array, "layers states actions states"],
+    num_episodes: float,
+) -> State:
+    r"""One step against the loss $-\lambda^\top G_t^\top \hat q_t$.
+
+    Args:
+      optimizer: any optax transformation.
+      state: with $\lambda_t$.
+      outcome: with $G_t$.
+      occupancy: $\hat q_t$, not $\hat q_{t+1}$.
+      num_episodes: $T$, for the box.
+
+    Reference:
+      The paper's OGD.UPDATE, Equation "update:dual".
+    """
+    multipliers = state.multipliers
+    gradient = -value_of(outcome.constraints, occupancy).astype(multipliers.dtype)
+    steps, optimizer_state = optimizer.update(gradient, state.optimizer, multipliers)
+    moved = optax.apply_updates(multipliers, steps)
+    projected = optax.projections.projection_box(moved, 0.0, ceiling(num_episodes))
+    return State(jnp.asarray(projected), optimizer_state)
