@@ -3,6 +3,7 @@
 from pdgd_jax import learners, oracle, processes, theory
 from pdgd_jax.cmdp import CMDP, Outcome, stack
 from pdgd_jax.confidence import ConfidenceSet
+from pdgd_jax.evaluation import Evaluation, comparators_of, evaluate
 from pdgd_jax.instances import make, register, registered
 from pdgd_jax.layers import Layers
 from pdgd_jax.learners import Learner, pdgd_ops, uc_o_gdps
@@ -23,6 +24,7 @@ __version__ = "0.1.0"
 __all__ = [
     "CMDP",
     "ConfidenceSet",
+    "Evaluation",
     "History",
     "LayeredMDP",
     "Layers",
@@ -34,6 +36,8 @@ __all__ = [
     "UnrolledMDP",
     "__version__",
     "cold_start",
+    "comparators_of",
+    "evaluate",
     "learners",
     "make",
     "occupancy_of",

@@ -97,9 +97,7 @@ def no_visits(layers: Layers) -> Visits:
     return Visits(pairs, triples, pairs, jnp.ones((), jnp.int32))
 
 
-def count(
-    layers: Layers, visits: Visits, trajectory: Trajectory
-) -> tuple[Visits, Bool[Array, ""]]:
+def count(layers: Layers, visits: Visits, trajectory: Trajectory) -> tuple[Visits, Bool[Array, ""]]:
     r"""Count an episode, and begin a new epoch if a visited pair has doubled.
 
     An epoch ends when $N(x_k, a_k) \ge \max\{1, 2 N_i(x_k, a_k)\}$ for a pair of the episode, $N_i$
@@ -194,7 +192,7 @@ def estimate(
 def contains(
     confidence: ConfidenceSet, transition: Float[Array, "layers states actions states"]
 ) -> Bool[Array, ""]:
-    r"""Whether a transition function lies in the set, up to rounding: the event $P \in \mathcal P_i$."""
+    r"""The event $P \in \mathcal P_i$, up to rounding."""
     distance = jnp.abs(transition - confidence.center).sum(-1)
     rounding = 8 * jnp.finfo(distance.dtype).eps
     return (distance <= confidence.radius + rounding).all()

@@ -69,6 +69,7 @@ class Metrics(NamedTuple):
         lose a whole episode in 10^7).
       multipliers: `[m]`, $\lambda_{t+1}$.
       largest_multiplier: $\max_\tau \|\lambda_\tau\|_1$.
+      highest_multiplier: $\max_{\tau, i} \lambda_{\tau, i}$.
       largest_loss: $\max_\tau \|\ell_\tau\|_\infty$.
       epoch: the learner's epoch.
       covered: whether the true P was in every confidence set.
@@ -88,6 +89,7 @@ class Metrics(NamedTuple):
     lost: Float[Array, " n"]
     multipliers: Float[Array, " m"]
     largest_multiplier: Float[Array, ""]
+    highest_multiplier: Float[Array, ""]
     largest_loss: Float[Array, ""]
     epoch: Int[Array, ""]
     covered: Bool[Array, ""]
@@ -132,6 +134,7 @@ def init(cmdp: CMDP, comparators: Comparators) -> Metrics:
         lost=jnp.zeros(3 + 2 * m, dtype),
         multipliers=jnp.zeros(m, dtype),
         largest_multiplier=none,
+        highest_multiplier=none,
         largest_loss=none,
         epoch=count,
         covered=jnp.ones((), bool),
@@ -183,9 +186,11 @@ def update(
     multipliers = jnp.zeros_like(metrics.multipliers)
     if info.multipliers is not None:
         multipliers = info.multipliers.astype(dtype)
-        changes["multipliers"] = info.next_multipliers
-        largest = jnp.abs(jnp.stack([multipliers, changes["multipliers"]])).sum(1).max()
+        following = multipliers if info.next_multipliers is None else info.next_multipliers
+        changes["multipliers"] = following
+        largest, highest = jnp.abs(following).sum(), following.max()
         changes["largest_multiplier"] = jnp.maximum(metrics.largest_multiplier, largest)
+        changes["highest_multiplier"] = jnp.maximum(metrics.highest_multiplier, highest)
     against = comparators.multipliers - multipliers[None]
     changes["dual"] = metrics.dual.add(against @ value_of(outcome.constraints, believed))
     loss = -outcome.reward if info.loss is None else info.loss.astype(dtype)

@@ -1,8 +1,327 @@
-"""The quantities of the paper's theorems, one function each."""
+r"""The quantities of the paper's theorems, one function each.
+
+Numbers of theorems and lemmas are the paper's, which counts its two conditions as Theorems 1 and 2.
+
+Plain numbers in, plain numbers out. Symbols: $L$ `num_layers`, $|X|$ `num_states` (first and last
+included), $|A|$ `num_actions`, $U_2$ `dimension` (the number of triples, since we project there),
+$m$ `num_constraints`, $T$ `num_episodes`, $C$ and $\eta$ the `rates`.
+"""
 
 import math
+from typing import NamedTuple
 
-__all__ = ["episodes_for_margin", "required_margin", "slater_condition_holds"]
+__all__ = [
+    "Bound",
+    "Problem",
+    "alpha",
+    "constraint_deviation",
+    "dual_increment",
+    "dual_interval_regret",
+    "episodes_for_margin",
+    "estimation_error",
+    "multiplier_bound",
+    "primal_descent_regret",
+    "primal_interval_regret",
+    "radius",
+    "rates_allow_multiplier_bound",
+    "regret_bound",
+    "required_margin",
+    "reward_deviation",
+    "slater_condition_holds",
+    "violation_bound",
+]
+
+
+class Problem(NamedTuple):
+    r"""The numbers that every bound depends on.
+
+    Attributes:
+      num_layers: $L$.
+      num_states: $|X|$.
+      num_actions: $|A|$.
+      dimension: $U_2$, the number of triples $(x, a, x')$.
+      num_constraints: $m$.
+      num_episodes: $T$.
+      delta: $\delta$.
+      primal: $C$ in the primal player's step $1 / (\bar\ell_t C \sqrt T)$.
+      dual: $\eta$, the dual player's step.
+    """
+
+    num_layers: int
+    num_states: int
+    num_actions: int
+    dimension: int
+    num_constraints: int
+    num_episodes: int
+    delta: float
+    primal: float
+    dual: float
+
+
+class Bound(NamedTuple):
+    r"""A bound, and how likely it holds.
+
+    Attributes:
+      value: the right-hand side.
+      probability: at least this; 1 if it holds always.
+      theorem: where the paper states it.
+    """
+
+    value: float
+    probability: float
+    theorem: str
+
+
+def radius(
+    visits: float,
+    next_layer_size: int,
+    num_states: int,
+    num_actions: int,
+    num_episodes: int,
+    delta: float,
+) -> float:
+    r"""$\epsilon = \sqrt{2 |X_{k+1}| \ln(T|X||A|/\delta) / \max\{1, N\}}$.
+
+    Reference:
+      Equation "Confidence set": with probability $1 - \delta$ it holds the true transitions in
+      every epoch (Lemma 5).
+    """
+    logarithm = math.log(num_episodes * num_states * num_actions / delta)
+    return math.sqrt(2 * next_layer_size * logarithm / max(1.0, visits))
+
+
+def estimation_error(problem: Problem) -> Bound:
+    r"""$\mathcal E^q_\delta \ge \sum_t \|q_t - \hat q_t\|_1$.
+
+    $4 L |X| \sqrt{2 T \ln(1/\delta)} + 6 L |X| \sqrt{2 T |A| \ln(T |X| |A| / \delta)}$.
+
+    Reference:
+      Lemma 2 and its event.
+    """
+    L, X, A, T, delta = _sizes(problem)
+    first = 4 * L * X * math.sqrt(2 * T * math.log(1 / delta))
+    second = 6 * L * X * math.sqrt(2 * T * A * math.log(T * X * A / delta))
+    return Bound(first + second, 1 - 2 * delta, "Lemma 2, estimation of transitions")
+
+
+def reward_deviation(problem: Problem) -> Bound:
+    r"""$\mathcal E^r_\delta = L \sqrt{T \ln(2/\delta) / 2}$.
+
+    Reference:
+      Lemma 3: bounds $|\sum_t (r_t - \bar r)^\top q^*|$.
+    """
+    L, _, _, T, delta = _sizes(problem)
+    value = L / math.sqrt(2) * math.sqrt(T * math.log(2 / delta))
+    return Bound(value, 1 - delta, "Lemma 3, deviation of rewards")
+
+
+def constraint_deviation(problem: Problem, length: int | None = None) -> Bound:
+    r"""$\mathcal E^G_{t_1,t_2,\delta} = 2 L \sqrt{2 (t_2 - t_1 + 1) \ln(T^2/\delta)}$.
+
+    Args:
+      problem: the problem.
+      length: $t_2 - t_1 + 1$; the whole run by default.
+
+    Reference:
+      Lemma 4: times $\max_t \|\lambda_t\|_1$ it bounds
+      $|\sum_t \lambda_t^\top (G_t - \bar G)^\top q|$, for every interval at once.
+    """
+    L, _, _, T, delta = _sizes(problem)
+    length = T if length is None else length
+    value = 2 * L * math.sqrt(2 * length * math.log(T**2 / delta))
+    return Bound(value, 1 - delta, "Lemma 4, deviation of constraints")
+
+
+def primal_descent_regret(
+    problem: Problem,
+    largest_loss: float,
+    length: int | None = None,
+    largest_loss_inside: float | None = None,
+) -> Bound:
+    r"""Bound on $\sum_{t_1}^{t_2} \ell_t^\top (\hat q_t - q)$, $q \in \cap_i \Delta(\mathcal P_i)$.
+
+    $L \bar\ell_{t_2} C \sqrt T + U_2 \bar\ell_{t_1,t_2} (t_2 - t_1 + 1) / (2 C \sqrt T)$: no
+    probability, it is what projected gradient descent does.
+
+    Args:
+      problem: the problem.
+      largest_loss: $\bar\ell_{t_2}$, the largest loss up to $t_2$.
+      length: $t_2 - t_1 + 1$; the whole run by default.
+      largest_loss_inside: $\bar\ell_{t_1,t_2}$; `largest_loss` by default.
+
+    Reference:
+      Lemma 10.
+    """
+    length = problem.num_episodes if length is None else length
+    inside = largest_loss if largest_loss_inside is None else largest_loss_inside
+    pace = problem.primal * math.sqrt(problem.num_episodes)
+    value = problem.num_layers * largest_loss * pace + problem.dimension * inside * length / (
+        2 * pace
+    )
+    return Bound(value, 1.0, "Lemma 10, projected gradient descent")
+
+
+def primal_interval_regret(
+    problem: Problem,
+    largest_loss: float,
+    length: int | None = None,
+    largest_loss_inside: float | None = None,
+) -> Bound:
+    r"""Bound on $R^P_{t_1,t_2}(q) = \sum_{t_1}^{t_2} \ell_t^\top (q_t - q)$.
+
+    `primal_descent_regret` plus $\bar\ell_{t_1,t_2} \mathcal E^q_\delta$; arguments as there.
+
+    Reference:
+      Theorem 3.
+    """
+    inside = largest_loss if largest_loss_inside is None else largest_loss_inside
+    error = estimation_error(problem)
+    descent = primal_descent_regret(problem, largest_loss, length, largest_loss_inside)
+    return Bound(
+        descent.value + inside * error.value,
+        error.probability,
+        "Theorem 3, interval regret of the primal player",
+    )
+
+
+def dual_interval_regret(problem: Problem, distance: float, length: int | None = None) -> Bound:
+    r"""Bound on $R^D_{t_1,t_2}(\lambda) = \sum_t (\lambda - \lambda_t)^\top G_t^\top \hat q_t$.
+
+    $\|\lambda_{t_1} - \lambda\|_2^2 / (2\eta) + \eta m L^2 (t_2 - t_1 + 1) / 2$.
+
+    Args:
+      problem: the problem.
+      distance: $\|\lambda_{t_1} - \lambda\|_2$.
+      length: $t_2 - t_1 + 1$; the whole run by default.
+
+    Reference:
+      Appendix, "Interval Regret of the dual".
+    """
+    length = problem.num_episodes if length is None else length
+    drift = problem.dual * problem.num_constraints * problem.num_layers**2 * length / 2
+    value = distance**2 / (2 * problem.dual) + drift
+    return Bound(value, 1.0, "Section 5, interval regret of the dual player")
+
+
+def dual_increment(problem: Problem) -> Bound:
+    r"""$\|\lambda_{t+1}\|_1 - \|\lambda_t\|_1 \le m \eta L$.
+
+    Reference:
+      Lemma 11.
+    """
+    value = problem.num_constraints * problem.dual * problem.num_layers
+    return Bound(value, 1.0, "Lemma 11, one step of the dual player")
+
+
+def multiplier_bound(problem: Problem, rho: float, stochastic_constraints: bool = True) -> Bound:
+    r"""$\zeta = 20 m L^2 / \rho^2 \ge \|\lambda_t\|_1$, if the condition on $\rho$ holds.
+
+    Reference:
+      Theorem 4, for rates that `rates_allow_multiplier_bound`.
+    """
+    zeta = math.inf
+    if rho > 0:
+        zeta = 20 * problem.num_constraints * problem.num_layers**2 / rho**2
+    probability = 1 - (2 if stochastic_constraints else 1) * problem.delta
+    return Bound(zeta, probability, "Theorem 4, the multipliers stay bounded")
+
+
+def rates_allow_multiplier_bound(problem: Problem) -> bool:
+    r"""Whether $C$ and $\eta$ are what the proof of the bound on the multipliers asks for.
+
+    $C \ge 5 U_2 / L$ and $\eta \le \min\{L / (5 D_2), 1 / (10 m U_1 C \sqrt T),
+    1 / (10 m U_3 l_1 \sqrt T)\}$ with $D_2 = m L^2 / 2$, $U_1 = 2L$, $U_3 = 2 \sqrt 2 L$ and
+    $l_1 = \sqrt{\ln(T^2/\delta)}$; besides $\eta \le 1/(mL)$.
+
+    Reference:
+      The boxed conditions in the proof of Theorem 4.
+    """
+    L, _, _, T, delta = _sizes(problem)
+    m, C, eta = problem.num_constraints, problem.primal, problem.dual
+    logarithm = math.sqrt(math.log(T**2 / delta))
+    # The step sizes are often those of the proof, computed in float32.
+    slack = 1 + 1e-5
+    steps = (
+        2 / (5 * m * L),
+        1 / (m * L),
+        1 / (20 * m * L * C * math.sqrt(T)),
+        1 / (20 * math.sqrt(2) * m * L * logarithm * math.sqrt(T)),
+    )
+    return C * slack >= 5 * problem.dimension / L and eta <= min(steps) * slack
+
+
+def alpha(rho: float, num_layers: int) -> float:
+    r"""$\alpha = \rho / (L + \rho)$, the share of OPT that is guaranteed against an adversary."""
+    return max(rho, 0.0) / (num_layers + max(rho, 0.0))
+
+
+def regret_bound(
+    problem: Problem,
+    multipliers: float,
+    *,
+    stochastic_rewards: bool,
+    stochastic_constraints: bool,
+    rho: float = 0.0,
+    opt: float = 0.0,
+    theorem: str | None = None,
+) -> Bound:
+    r"""The right-hand side of the bounds on $R_T$.
+
+    $$\mathcal E^r_\delta + \Lambda (\mathcal E^G_\delta + \mathcal E^q_\delta) + R^D_T(0)
+    + R^P_T(q^*)$$
+
+    for stochastic constraints, and for adversarial ones
+    $\frac{L}{L+\rho} T \, \mathrm{OPT} + \mathcal E^r_\delta + \Lambda \mathcal E^q_\delta
+    + R^D_T(0) + R^P_T(\tilde q)$; without $\mathcal E^r_\delta$ if rewards are adversarial.
+    $\Lambda$ bounds $\|\lambda_t\|_1$: $\zeta$ in Theorems 5 and 7, $m T^{1/4}$ in Theorem 6, or
+    what was measured.
+
+    Args:
+      problem: the problem.
+      multipliers: $\Lambda$.
+      stochastic_rewards: whether rewards are stochastic.
+      stochastic_constraints: whether constraints are stochastic.
+      rho: $\rho$, for adversarial constraints.
+      opt: $\mathrm{OPT}_{\bar r, \bar G}$, for adversarial constraints.
+      theorem: its name, by default by the kind of constraints.
+    """
+    value = multipliers * estimation_error(problem).value
+    failures = 2
+    if stochastic_constraints:
+        value += multipliers * constraint_deviation(problem).value
+        failures += 2
+    else:
+        value += (1 - alpha(rho, problem.num_layers)) * problem.num_episodes * opt
+    if stochastic_rewards:
+        value += reward_deviation(problem).value
+        failures += 1
+    value += dual_interval_regret(problem, 0.0).value
+    value += primal_interval_regret(problem, 1 + multipliers).value
+    name = "Theorem 5" if stochastic_constraints else "Theorem 7"
+    return Bound(value, max(0.0, 1 - failures * problem.delta), f"{theorem or name}, regret")
+
+
+def violation_bound(
+    problem: Problem,
+    multipliers: float,
+    *,
+    stochastic_rewards: bool,
+    stochastic_constraints: bool,
+    theorem: str | None = None,
+) -> Bound:
+    r"""The right-hand side of the bounds on $V_T$: $\Lambda / \eta + \mathcal E^q_\delta$.
+
+    $\Lambda$ is $\zeta$ in Theorems 5 and 7, $(2 + 2L) T^{1/4}$ in Theorem 6, or the last
+    multiplier of a run in which none touched the ceiling $T^{1/4}$.
+    """
+    error = estimation_error(problem)
+    failures = 2 + 2 * stochastic_constraints + stochastic_rewards
+    name = "Theorem 5" if stochastic_constraints else "Theorem 7"
+    return Bound(
+        multipliers / problem.dual + error.value,
+        max(0.0, 1 - failures * problem.delta),
+        f"{theorem or name}, violation",
+    )
 
 
 def required_margin(num_layers: int, num_constraints: int, num_episodes: int) -> float:
@@ -33,3 +352,8 @@ def episodes_for_margin(rho: float, num_layers: int, num_constraints: int) -> fl
     if rho <= 0:
         return None
     return (num_layers * math.sqrt(20 * num_constraints) / rho) ** 8
+
+
+def _sizes(problem: Problem) -> tuple[int, int, int, int, float]:
+    L, X, A = problem.num_layers, problem.num_states, problem.num_actions
+    return L, X, A, problem.num_episodes, problem.delta

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from jax.tree_util import Partial
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key
 
 from pdgd_jax._pytree import is_concrete, pytree, static
 from pdgd_jax.cmdp import CMDP, Outcome
@@ -37,7 +37,7 @@ class Setting:
     Attributes:
       layers: the states and actions.
       delta: the confidence parameter.
-      rates: the constants of the step sizes; None if the learner has none.
+      rates: the constants of the step sizes; None if the bounds do not hold for them.
       confidence_scale: what the paper's radius is multiplied by.
       num_constraints: m; None if the learner does not look at constraints.
       num_episodes: T; None if the learner does not depend on it.
@@ -111,8 +111,12 @@ class Learner(NamedTuple):
 
     def as_pytree(self) -> "Learner":
         """The same learner, its plain functions made part of the tree's structure."""
-        functions = (self.init, self.policy, self.update)
-        return Learner(*(f if isinstance(f, Partial) else Partial(f) for f in functions), self.setting)
+
+        def as_partial(function: Callable[..., Any]) -> Partial:
+            return function if isinstance(function, Partial) else Partial(function)
+
+        functions = as_partial(self.init), as_partial(self.policy), as_partial(self.update)
+        return Learner(*functions, setting=self.setting)
 
 
 def check_setting(

@@ -40,8 +40,12 @@ def fixed_policy(layers: Layers, policy: Float[Any, "layers states actions"]) ->
       policy: `[L, S, A]`; may be traced.
     """
     policy = jnp.asarray(policy, float)
-    functions = (Partial(function, policy) for function in (_init, _policy, _update))
-    return Learner(*functions, Setting(layers))
+    return Learner(
+        init=Partial(_init, policy),
+        policy=Partial(_policy, policy),
+        update=Partial(_update, policy),
+        setting=Setting(layers),
+    )
 
 
 def uniform(layers: Layers) -> Learner:

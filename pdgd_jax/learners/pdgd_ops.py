@@ -1,8 +1,8 @@
 r"""PDGD-OPS: primal-dual gradient descent online policy search.
 
 A primal player (UC-O-GDPS) descends on the Lagrangian loss $\ell_t = G_t \lambda_t - r_t$ over
-occupancies, a dual player (OGD) ascends on $\lambda^\top G_t^\top \hat q_t$ over multipliers. Best of
-both worlds: no knowledge of whether rewards and constraints are stochastic or adversarial, nor of
+occupancies, a dual player (OGD) ascends on $\lambda^\top G_t^\top \hat q_t$ over multipliers. Best
+of both worlds: it need not know whether rewards and constraints are stochastic or adversarial, nor
 the margin $\rho$.
 """
 
@@ -155,9 +155,11 @@ def pdgd_ops(
     constants = rates_of(rates, layers, num_constraints, num_episodes, delta)
     primal = PrimalConfig(layers, constants.primal, delta, scale, num_episodes, solver)
     config = Config(primal, constants.dual, num_constraints, dual_optimizer)
+    # Bounds are known for plain gradient descent only.
+    known = constants if dual_optimizer is optax.sgd else None
     return Learner(
         init=Partial(init, config),
         policy=Partial(policy, config),
         update=Partial(update, config),
-        setting=Setting(layers, delta, constants, scale, num_constraints, num_episodes),
+        setting=Setting(layers, delta, known, scale, num_constraints, num_episodes),
     )

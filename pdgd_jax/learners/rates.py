@@ -10,9 +10,10 @@ With $U_2$ the number of triples $(x, a, x')$, the dimension in which we project
 The first are fixed by the proof of the bound on the multipliers, where only their order in T
 matters; at the horizons of an experiment they barely move the multipliers. The second minimise the
 paper's own two bounds: $L C + U_2 / (2C)$ over $C$, and the dual player's regret against a
-multiplier of norm one over $\eta$. Use "theory" to check the theorems, "tuned" to use the algorithm.
+multiplier of norm one over $\eta$. "theory" is for checking theorems, "tuned" for use.
 """
 
+import math
 from typing import Any
 
 import jax.numpy as jnp
@@ -38,7 +39,8 @@ def tuned(layers: Layers, num_constraints: int, num_episodes: int, delta: Any) -
     """Those that minimise the two bounds."""
     del delta
     triples, L = layers.num_triples.astype(float), layers.num_layers.astype(float)
-    return Rates(jnp.sqrt(triples / (2 * L)), 1 / (L * jnp.sqrt(1.0 * num_constraints * num_episodes)))
+    eta = 1 / (L * math.sqrt(num_constraints * num_episodes))
+    return Rates(jnp.sqrt(triples / (2 * L)), eta)
 
 
 RATES = {"theory": theory, "tuned": tuned}
@@ -47,10 +49,10 @@ RATES = {"theory": theory, "tuned": tuned}
 def rates_of(
     rates: Any, layers: Layers, num_constraints: int, num_episodes: int, delta: Any
 ) -> Rates:
-    """The constants that a name stands for, or a pair of one's own.
+    r"""The constants that a name stands for, or a pair of one's own.
 
     Args:
-      rates: "theory", "tuned", or the pair $(C, \\eta)$; its numbers may be traced.
+      rates: "theory", "tuned", or the pair $(C, \eta)$; its numbers may be traced.
       layers: the states and actions.
       num_constraints: m.
       num_episodes: T.
@@ -73,6 +75,9 @@ def rates_of(
             f'rates are "theory", "tuned", or a pair (C, eta) of positive numbers; got {rates!r}.'
         ) from None
     for name, value in (("C", primal), ("eta", dual)):
-        if is_concrete(value) and not (np.all(np.isfinite(value)) and np.all(np.asarray(value) > 0)):
+        if not is_concrete(value):
+            continue
+        number = np.asarray(value)
+        if not np.all(np.isfinite(number) & (number > 0)):
             raise ValueError(f"the rate {name} must be positive and finite; got {value}.")
     return Rates(jnp.asarray(primal, float), jnp.asarray(dual, float))

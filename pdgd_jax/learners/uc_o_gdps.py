@@ -5,7 +5,8 @@ counts what it visited, begins a new epoch with a new confidence set if a count 
 steps against the loss:
 
 $$\hat q_{t+1} = \Pi_{\Delta(\mathcal P_i)}(\hat q_t - \eta_t \ell_t), \qquad
-\eta_t = \frac{1}{\bar\ell_t C \sqrt T}, \qquad \bar\ell_t = \max_{\tau \le t} \|\ell_\tau\|_\infty.$$
+\eta_t = \frac{1}{\bar\ell_t C \sqrt T}, \qquad
+\bar\ell_t = \max_{\tau \le t} \|\ell_\tau\|_\infty.$$
 """
 
 from collections.abc import Callable
