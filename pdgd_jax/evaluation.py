@@ -4,6 +4,7 @@ On the host, in float64: the benchmark of a regret is a linear program.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -69,7 +70,7 @@ class Certificate(NamedTuple):
 
     @property
     def status(self) -> NDArray:
-        """ "holds", "fails" or "does not apply", for each run."""
+        """For each run one of "holds", "fails" and "does not apply"."""
         judged = np.where(self.holds, "holds", "fails")
         return np.where(self.applies, judged, "does not apply")
 
@@ -170,7 +171,7 @@ def evaluate(history: History, cmdp: CMDP) -> Evaluation:
         return _stack([evaluate(*lane) for lane in lanes])
     numbers: History = jax.tree.map(_number, history)
     batch = numbers.episode.shape[:-1]
-    episode = numbers.episode.reshape(-1, numbers.episode.shape[-1])[0]
+    episode = np.asarray(numbers.episode).reshape(-1, numbers.episode.shape[-1])[0]
     flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[len(batch) :]), numbers)
     runs = [jax.tree.map(lambda x, i=i: x[i], flat) for i in range(len(flat.episode))]
     margin = _margin(cmdp, int(episode[-1]))
@@ -194,8 +195,8 @@ def evaluate(history: History, cmdp: CMDP) -> Evaluation:
         regret=shaped(regret),
         alpha_regret=shaped(alpha * episode * opt - flat.reward),
         violation=shaped(flat.violation.max(-1)),
-        violations=numbers.violation,
-        positive_violation=numbers.positive_violation,
+        violations=shaped(flat.violation),
+        positive_violation=shaped(flat.positive_violation),
         primal_interval_regret=shaped(flat.metrics.primal.value[:, -1]),
         dual_interval_regret=shaped(flat.metrics.dual.value[:, -1]),
         rho=np.full(batch, rho),
@@ -282,11 +283,21 @@ def _certificates(
     primal_only = setting is not None and setting.num_constraints is None
     no_dual = fixed or ("the learner has no multipliers" if primal_only else "")
     infeasible = "" if np.isfinite(opt) else "no policy satisfies the constraints"
-    stochastic = {
-        "stochastic_rewards": isinstance(cmdp.rewards, StochasticProcess),
-        "stochastic_constraints": isinstance(cmdp.constraints, StochasticProcess),
-    }
-    fair = stochastic["stochastic_constraints"]
+    fair = isinstance(cmdp.constraints, StochasticProcess)
+    regret_of = partial(
+        theory.regret_bound,
+        problem,
+        stochastic_rewards=isinstance(cmdp.rewards, StochasticProcess),
+        stochastic_constraints=fair,
+        rho=rho,
+        opt=opt,
+    )
+    violation_of = partial(
+        theory.violation_bound,
+        problem,
+        stochastic_rewards=isinstance(cmdp.rewards, StochasticProcess),
+        stochastic_constraints=fair,
+    )
 
     condition = bool(rho > 0) and theory.slater_condition_holds(
         rho, problem.num_layers, problem.num_constraints, horizon
@@ -302,8 +313,10 @@ def _certificates(
         if last.highest_multiplier < ceiling(horizon) * (1 - 1e-6)
         else ("a multiplier touched its ceiling")
     )
+    no_margin = "" if fair or rho > 0 else "rho is not positive"
     against = "constraints are adversarial" if not fair else ""
     worst_multiplier = float(last.largest_multiplier)
+    error = float(run.model_error[-1])
     final = float(np.max(np.append(last.multipliers, 0)))
     slack = 1e-4 if not precise else 1e-9
     judgements = [
@@ -333,7 +346,7 @@ def _certificates(
             "violation, by the last multiplier",
             violation,
             theory.Bound(
-                final / problem.dual * (1 + slack) + run.model_error[-1] + slack * played,
+                final / problem.dual * (1 + slack) + error + slack * played,
                 1.0,
                 "Lemmas 14 and 15",
             ),
@@ -342,28 +355,28 @@ def _certificates(
         _judge(
             "regret, by the largest multiplier",
             regret,
-            theory.regret_bound(problem, worst_multiplier, rho=rho, opt=opt, **stochastic),
-            usual or ("" if fair or rho > 0 else "rho is not positive"),
+            regret_of(worst_multiplier, error=error),
+            no_dual or infeasible or ended or covered or no_margin,
         ),
     ]
-    kind = "5" if fair else "7"
-    for theorem, bound, ceiling_, reason in (
-        (f"Theorem {kind}", zeta.value, zeta.value, needs_margin or allowed),
-        (
-            "Theorem 6",
-            problem.num_constraints * ceiling(horizon),
-            (2 + 2 * problem.num_layers) * ceiling(horizon),
-            against or margin_lacks or allowed,
+    theorem = "Theorem 5" if fair else "Theorem 7"
+    reason = usual or needs_margin or allowed
+    judgements += [
+        _judge(f"regret, {theorem}", regret, regret_of(zeta.value), reason),
+        _judge(f"violation, {theorem}", violation, violation_of(zeta.value), reason),
+    ]
+    reason = usual or against or margin_lacks
+    top = ceiling(horizon)
+    widest, factor = problem.num_constraints * top, 2 + 2 * problem.num_layers
+    judgements += [
+        _judge("regret, Theorem 6", regret, regret_of(widest, theorem="Theorem 6"), reason),
+        _judge(
+            "violation, Theorem 6",
+            violation,
+            violation_of(factor * top, theorem="Theorem 6"),
+            reason or allowed,
         ),
-    ):
-        regret_side = theory.regret_bound(
-            problem, bound, rho=rho, opt=opt, theorem=theorem, **stochastic
-        )
-        violation_side = theory.violation_bound(problem, ceiling_, theorem=theorem, **stochastic)
-        judgements.append(_judge(f"regret, {theorem}", regret, regret_side, usual or reason))
-        judgements.append(
-            _judge(f"violation, {theorem}", violation, violation_side, usual or reason)
-        )
+    ]
     return judgements
 
 

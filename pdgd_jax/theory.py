@@ -263,6 +263,7 @@ def regret_bound(
     stochastic_constraints: bool,
     rho: float = 0.0,
     opt: float = 0.0,
+    error: float | None = None,
     theorem: str | None = None,
 ) -> Bound:
     r"""The right-hand side of the bounds on $R_T$.
@@ -283,10 +284,13 @@ def regret_bound(
       stochastic_constraints: whether constraints are stochastic.
       rho: $\rho$, for adversarial constraints.
       opt: $\mathrm{OPT}_{\bar r, \bar G}$, for adversarial constraints.
+      error: $\sum_t \|q_t - \hat q_t\|_1$ if it was measured; else $\mathcal E^q_\delta$ bounds it.
       theorem: its name, by default by the kind of constraints.
     """
-    value = multipliers * estimation_error(problem).value
-    failures = 2
+    # The proof needs the true transitions covered and, unless it was measured, this error bounded.
+    failures = 2 if error is None else 1
+    error = estimation_error(problem).value if error is None else error
+    value = multipliers * error
     if stochastic_constraints:
         value += multipliers * constraint_deviation(problem).value
         failures += 2
@@ -296,7 +300,7 @@ def regret_bound(
         value += reward_deviation(problem).value
         failures += 1
     value += dual_interval_regret(problem, 0.0).value
-    value += primal_interval_regret(problem, 1 + multipliers).value
+    value += primal_descent_regret(problem, 1 + multipliers).value + (1 + multipliers) * error
     name = "Theorem 5" if stochastic_constraints else "Theorem 7"
     return Bound(value, max(0.0, 1 - failures * problem.delta), f"{theorem or name}, regret")
 
