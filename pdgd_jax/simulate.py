@@ -197,7 +197,7 @@ def run(
 
       >>> import jax
       >>> from pdgd_jax import make, pdgd_ops, run
-      >>> cmdp = make("grid")
+      >>> cmdp = make("two-phase")
       >>> learner = pdgd_ops(cmdp.layers, cmdp.num_constraints, num_episodes=100)
       >>> keys = jax.random.split(jax.random.key(0), 4)
       >>> histories = jax.vmap(lambda key: run(key, cmdp, learner, 100, checkpoints=10))(keys)

@@ -4,10 +4,12 @@ import contextlib
 import itertools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pdgd_jax import LayeredMDP, Layers
+from pdgd_jax import LayeredMDP, Layers, ProjectionInfo, ProjectionResult, policy_of
+from pdgd_jax.projection import Solver
 
 jax.config.update("jax_enable_x64", True)
 # A silent broadcast between ranks is a bug that has not been noticed yet.
@@ -42,3 +44,18 @@ def random_policy(seed, layers):
     weights = np.random.default_rng(seed).uniform(0.1, 1, size=mask.shape) * mask
     total = weights.sum(-1, keepdims=True)
     return jax.numpy.asarray(weights / np.where(total > 0, total, 1))
+
+
+def _nearby(layers, target, confidence, warm_start, tolerance):
+    """A feasible occupancy: the policy of the target, pushed through the center."""
+    policy = policy_of(jnp.where(layers.triple_mask, jnp.maximum(target, 0), 0), layers)
+    flows, mass = [], jnp.zeros(layers.shape[1], target.dtype).at[0].set(1)
+    for k in range(layers.shape[0]):
+        flows.append((mass[:, None] * policy[k])[..., None] * confidence.center[k])
+        mass = flows[-1].sum((0, 1))
+    info = ProjectionInfo(jnp.zeros((), target.dtype), jnp.ones((), jnp.int32), jnp.ones((), bool))
+    return ProjectionResult(jnp.stack(flows), warm_start, info)
+
+
+# Not a projection, but one that compiles in a moment: for tests of what is around it.
+QUICK = Solver(init=lambda layers, dtype: (), solve=_nearby, tolerance=(0.0, 0.0))

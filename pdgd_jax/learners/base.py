@@ -8,7 +8,7 @@ import numpy as np
 from jax.tree_util import Partial
 from jaxtyping import Array, Float, Int, Key
 
-from pdgd_jax._pytree import is_concrete, pytree, static
+from pdgd_jax._pytree import is_concrete, on_host, pytree, static
 from pdgd_jax.cmdp import CMDP, Outcome
 from pdgd_jax.confidence import ConfidenceSet
 from pdgd_jax.layers import Layers
@@ -153,7 +153,7 @@ def check_fits(learner: Learner, cmdp: CMDP, num_episodes: int) -> None:
                 f"the CMDP has {shape}; build it with the layers of the CMDP, cmdp.layers."
             )
         masks = (setting.layers.action_mask, cmdp.layers.action_mask)
-        if is_concrete(*masks) and masks[0].ndim == masks[1].ndim and (masks[0] != masks[1]).any():
+        if is_concrete(*masks) and not np.array_equal(on_host(masks[0]), on_host(masks[1])):
             raise ValueError(
                 f"the learner was built for {setting.layers}, the CMDP has {cmdp.layers}; "
                 "build it with the layers of the CMDP, cmdp.layers."

@@ -169,11 +169,11 @@ def uc_o_gdps(
 
     Example:
       >>> import jax
-      >>> from pdgd_jax import make, run, uc_o_gdps
+      >>> from pdgd_jax import make, uc_o_gdps
       >>> cmdp = make("random", rewards="phases")
-      >>> history = run(jax.random.key(0), cmdp, uc_o_gdps(cmdp.layers, 200), 200)
-      >>> bool(history.all_converged)
-      True
+      >>> learner = uc_o_gdps(cmdp.layers, num_episodes=200)   # for run(key, cmdp, learner, 200)
+      >>> learner.policy(learner.init(jax.random.key(0)))[0, 0].round(3).tolist()
+      [0.333, 0.333, 0.333]
     """
     check_setting(num_episodes, delta, confidence_scale)
     solver_of(solver)

@@ -1,0 +1,468 @@
+"""The growth of regret and violation with the horizon: `python benchmarks/rates.py`.
+
+The paper promises regret and violation of order sqrt(T) when stochastic constraints can be
+satisfied with a margin, T^(3/4) when they cannot, and against adversarial constraints a violation
+of order sqrt(T) with at least rho/(L + rho) of the best reward. Here every horizon T is a set of
+runs of its own, with a learner that was built for that T, over many seeds. Three tables are
+printed: what was measured (median, and in brackets the 10% and 90% quantiles over seeds); the
+log-log slopes of the medians, fitted over all horizons, each with its verdict; and how far the
+proof's own rates (`rates="theory"`) come at the same horizons.
+
+Rows differ in `confidence_scale`: 1 is the paper's radius, 0.1 shows what remains of a slope once
+the transitions are learnt quickly. The instances are small, so that the whole takes a quarter of an
+hour on two idle cores: one process per core, instances of the same shape in one process, since they
+share their compilation. Smaller: `--seeds 4 --horizons 1000 3162 10000 --only two-phase`.
+"""
+
+import argparse
+import math
+import multiprocessing
+import os
+import time
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pdgd_jax import comparators_of, evaluate, make, oracle, pdgd_ops, run
+from pdgd_jax.learners.dual import ceiling
+from pdgd_jax.learners.rates import rates_of
+
+HORIZONS = (1000, 3162, 10_000, 31_623, 100_000)
+DELTA = 0.05
+THEORY_SEEDS = 4
+# The largest slopes of regret and violation that are asked for.
+ASKED = {"slater": 0.6, "no slater": 0.8, "adversarial": 0.6}
+# "Far below": the largest multiplier of any seed as a share of its ceiling T^(1/4).
+FAR_BELOW = 1 / 3
+
+
+class Case(NamedTuple):
+    """An instance, the guarantee that it is to show, and how to play it."""
+
+    instance: str
+    options: dict[str, Any]
+    setting: str  # of ASKED
+    scales: tuple[float, ...] = (1.0,)  # confidence scales
+    theory: bool = False  # whether the proof's rates are shown too
+
+
+# All of shape [3, 3, 2], so that they share a program wherever their processes are alike.
+SMALL = {"sizes": (1, 3, 3, 1), "num_actions": 2}
+RIVER = {"num_states": 3, "horizon": 3, "effort_budget": 1.5}
+BUFFER = {"capacity": 2, "horizon": 3, "fast_budget": 1.0}
+NO_MARGIN = {"sizes": (1, 2, 2, 1)}
+BOTH = (1.0, 0.1)
+
+CASES = {
+    "random": Case("random", SMALL, "slater", BOTH, theory=True),
+    "riverswim": Case("riverswim", RIVER, "slater", BOTH, theory=True),
+    "streaming": Case("streaming", BUFFER, "slater", BOTH, theory=True),
+    "random, m=2, r phases": Case(
+        "random", {**SMALL, "num_constraints": 2, "rewards": "phases"}, "slater", BOTH
+    ),
+    "no-slater": Case("no-slater", NO_MARGIN, "no slater", theory=True),
+    "no-slater, r phases": Case("no-slater", {**NO_MARGIN, "rewards": "phases"}, "no slater"),
+    "two-phase, tight": Case("two-phase", {"ending": "tight"}, "adversarial", theory=True),
+    "two-phase, relaxed": Case("two-phase", {"ending": "relaxed"}, "adversarial", theory=True),
+    "random, G phases": Case("random", {**SMALL, "constraints": "phases"}, "adversarial"),
+    "random, G and r phases": Case(
+        "random", {**SMALL, "constraints": "phases", "rewards": "phases"}, "adversarial"
+    ),
+    "riverswim, G drift": Case("riverswim", {**RIVER, "constraints": "drift"}, "adversarial"),
+}
+
+
+class Variant(NamedTuple):
+    """A learner: which rates, which confidence scale."""
+
+    rates: str
+    scale: float
+
+
+class Measured(NamedTuple):
+    """The runs of one case, one variant and one horizon; arrays are `[seeds]`."""
+
+    horizon: int
+    regret: np.ndarray
+    violation: np.ndarray  # of the worst constraint
+    share: np.ndarray  # of OPT that was earned
+    last_multiplier: np.ndarray  # the largest entry
+    highest_multiplier: np.ndarray  # of any episode
+    covered: np.ndarray
+    unconverged: int
+    failed: tuple[str, ...]  # certificates that failed in some run
+    rho: float
+    alpha: float
+
+
+def build(case: Case, horizon: int):
+    """The CMDP of a case; the two-phase instance depends on the horizon."""
+    late = {"num_episodes": horizon} if case.instance == "two-phase" else {}
+    return make(case.instance, **case.options, **late)
+
+
+def variants_of(case: Case, seeds: int) -> dict[Variant, int]:
+    """Every learner of a case, with its number of seeds."""
+    found = {Variant("tuned", scale): seeds for scale in case.scales}
+    if case.theory:
+        found[Variant("theory", 1.0)] = min(seeds, THEORY_SEEDS)
+    return found
+
+
+def measure(case: Case, horizon: int, seeds: int) -> dict[Variant, Measured]:
+    """Play one case for one horizon: all learners and seeds are lanes of one program."""
+    cmdp = build(case, horizon)
+    m, layers = cmdp.num_constraints, cmdp.layers
+    comparators = comparators_of(cmdp, horizon)
+    variants = variants_of(case, seeds)
+    constants = {v: rates_of(v.rates, layers, m, horizon, DELTA) for v in variants}
+
+    def lane(key, primal, dual, scale):
+        learner = pdgd_ops(
+            layers, m, horizon, delta=DELTA, rates=(primal, dual), confidence_scale=scale
+        )
+        return run(key, cmdp, learner, horizon, checkpoints=1, comparators=comparators)
+
+    numbers = [[*constants[v], v.scale] for v, count in variants.items() for _ in range(count)]
+    keys = [jax.random.split(jax.random.key(0), seeds)[:count] for count in variants.values()]
+    history = jax.vmap(lane)(jnp.concatenate(keys), *jnp.asarray(numbers, float).T)
+    judged = evaluate(history, cmdp)
+    metrics = jax.tree.map(lambda x: np.asarray(x)[:, -1], history.metrics)
+    results, begin = {}, 0
+    for variant, count in variants.items():
+        part = slice(begin, begin + count)
+        begin += count
+        results[variant] = Measured(
+            horizon=horizon,
+            regret=judged.regret[part, -1],
+            violation=judged.violation[part, -1],
+            share=np.asarray(history.reward)[part, -1] / (horizon * judged.opt[part, -1]),
+            last_multiplier=metrics.multipliers[part].max(-1),
+            highest_multiplier=metrics.highest_multiplier[part],
+            covered=metrics.covered[part],
+            unconverged=int(judged.unconverged[part].sum()),
+            failed=tuple(c.name for c in judged.certificates if c.fails[part].any()),
+            rho=float(judged.rho[0]),
+            alpha=float(judged.alpha[0]),
+        )
+    return results
+
+
+# -- what the numbers say ------------------------------------------------------------------------
+
+
+class Slope(NamedTuple):
+    """The growth of a median with the horizon.
+
+    Attributes:
+      fit: the slope over all horizons at which the median is positive; NaN if fewer than two.
+      low: 5% quantile of the fit over resampled seeds.
+      high: 95% quantile.
+      last: the slope between the last two horizons; NaN if one of them is not positive.
+      points: how many horizons were fitted.
+      ends_positive: whether the median is positive at the longest horizon.
+    """
+
+    fit: float
+    low: float
+    high: float
+    last: float
+    points: int
+    ends_positive: bool
+
+
+def slope_of(horizons: list[int], samples: list[np.ndarray], resamples: int = 500) -> Slope:
+    """Fit log median against log T."""
+    medians = np.array([np.median(x) for x in samples])
+    positive = medians > 0
+    logs = np.log(np.asarray(horizons, float))
+
+    def fit(values, chosen):
+        chosen = chosen & (values > 0)
+        if chosen.sum() < 2:
+            return np.nan
+        return float(np.polyfit(logs[chosen], np.log(values[chosen]), 1)[0])
+
+    rng = np.random.default_rng(0)
+    drawn = [
+        np.array([np.median(rng.choice(x, len(x))) for x in samples]) for _ in range(resamples)
+    ]
+    fits = [fit(values, positive) for values in drawn]
+    low, high = (np.nan, np.nan) if np.isnan(fits).all() else np.nanquantile(fits, [0.05, 0.95])
+    last_two = np.arange(len(horizons)) >= len(horizons) - 2
+    last = fit(medians, last_two) if positive[-2:].all() else np.nan
+    return Slope(fit(medians, positive), low, high, last, int(positive.sum()), bool(positive[-1]))
+
+
+class Verdict(NamedTuple):
+    """One line of the second table."""
+
+    what: str
+    measured: str
+    asked: str
+    verdict: str
+    remark: str
+
+
+def judge_slope(what: str, slope: Slope, asked: float, total: int) -> Verdict:
+    """A slope against what is asked; a median that is not positive at the end passes."""
+    target = f"<= {asked:g}"
+    if slope.points == 0:
+        return Verdict(what, "never positive", target, "pass", "")
+    if not slope.ends_positive:
+        remark = f"positive at {slope.points} of {total} horizons only"
+        return Verdict(what, "not positive at the end", target, "pass", remark)
+    if math.isnan(slope.fit):
+        remark = "positive at the last horizon only"
+        return Verdict(what, "no slope", target, "not judged", remark)
+    measured = f"{slope.fit:.2f} [{slope.low:.2f}, {slope.high:.2f}]"
+    remarks = [] if math.isnan(slope.last) else [f"last two horizons {slope.last:.2f}"]
+    if slope.points < total:
+        remarks.append(f"fitted where positive, {slope.points} of {total} horizons")
+    verdict = "pass" if slope.fit <= asked else "FAIL"
+    if verdict == "FAIL" and slope.last <= asked:
+        remarks.append("falls below what is asked: a transient")
+    return Verdict(what, measured, target, verdict, "; ".join(remarks))
+
+
+def verdicts_of(case: Case, found: list[Measured]) -> list[Verdict]:
+    """Everything that is asked of a case, for one learner."""
+    asked, total = ASKED[case.setting], len(found)
+    horizons = [m.horizon for m in found]
+    lines = [
+        judge_slope("violation", slope_of(horizons, [m.violation for m in found]), asked, total)
+    ]
+    if case.setting == "adversarial":
+        worst = min(found, key=lambda m: m.share.min() - m.alpha)
+        passed = all(m.share.min() >= m.alpha for m in found)
+        lines.append(
+            Verdict(
+                "reward / OPT, worst seed",
+                f"{worst.share.min():.3f}",
+                f">= {worst.alpha:.3f}",
+                "pass" if passed else "FAIL",
+                f"at T = {worst.horizon:,}",
+            )
+        )
+    else:
+        slope = slope_of(horizons, [m.regret for m in found])
+        lines.append(judge_slope("regret", slope, asked, total))
+    if case.setting != "no slater":
+        last = found[-1]
+        share = last.highest_multiplier.max() / ceiling(last.horizon)
+        lines.append(
+            Verdict(
+                "largest multiplier / T^(1/4)",
+                f"{share:.3f}",
+                f"<= {FAR_BELOW:.2f}",
+                "pass" if share <= FAR_BELOW else "FAIL",
+                f"worst seed at T = {last.horizon:,}; rho = {last.rho:.2f}",
+            )
+        )
+    return lines
+
+
+def theory_horizon(case: Case) -> tuple[float, float, float]:
+    r"""From which T the proof's rates could carry a multiplier to its optimum.
+
+    While nothing stops it a multiplier grows by $\eta v$ in an episode, $v$ being what the best
+    unconstrained policy violates by: it cannot reach $\lambda^*$ unless
+    $T \, \eta(T) \, v \ge \lambda^*$.
+
+    Returns:
+      T, $\lambda^*$ and $v$, of the constraint that gets there last; zeros if nothing binds.
+    """
+    cmdp = build(case, HORIZONS[-1])
+    mean = oracle.hindsight(cmdp, HORIZONS[-1])
+    best = oracle.optimum(cmdp.mdp, mean.reward, mean.constraints)
+    greedy = oracle.optimum(cmdp.mdp, mean.reward).occupancy.sum(-1)
+    worst = (0.0, 0.0, 0.0)
+    for target, cost in zip(best.multipliers, np.asarray(mean.constraints), strict=True):
+        pace = float((cost * greedy).sum())
+        if target <= 0 or pace <= 0:
+            continue
+        low, high = 0.0, 60.0  # log T
+        for _ in range(100):
+            middle = (low + high) / 2
+            T = math.exp(middle)
+            eta = float(rates_of("theory", cmdp.layers, cmdp.num_constraints, T, DELTA).dual)
+            low, high = (low, middle) if T * eta * pace >= target else (middle, high)
+        worst = max(worst, (math.exp(high), float(target), pace))
+    return worst
+
+
+# -- the run -------------------------------------------------------------------------------------
+
+
+def start_worker(cores) -> None:
+    """A process of its own for each core."""
+    os.sched_setaffinity(0, {cores.get()})
+    jax.config.update("jax_enable_x64", True)
+
+
+def work(job: tuple[list[str], list[int], int]):
+    """All horizons of cases that share a shape."""
+    names, horizons, seeds = job
+    begin = time.perf_counter()
+    found: dict[str, dict[Variant, list[Measured]]] = {name: {} for name in names}
+    for horizon in horizons:
+        for name in names:
+            for variant, measured in measure(CASES[name], horizon, seeds).items():
+                found[name].setdefault(variant, []).append(measured)
+    return found, time.perf_counter() - begin
+
+
+def jobs_of(names: list[str], seeds: int) -> list[list[str]]:
+    """Cases whose programs are the same, together; the largest jobs first."""
+    groups: dict[str, list[str]] = {}
+    weights: dict[str, int] = {}
+    for name in names:
+        cmdp, lanes = build(CASES[name], HORIZONS[0]), sum(variants_of(CASES[name], seeds).values())
+        leaves, structure = jax.tree.flatten(cmdp)
+        same = f"{structure} {[leaf.shape for leaf in leaves]} {lanes}"
+        groups.setdefault(same, []).append(name)
+        weights[same] = weights.get(same, 0) + lanes * int(cmdp.layers.num_triples)
+    return [groups[same] for same in sorted(groups, key=lambda same: -weights[same])]
+
+
+def play(names: list[str], horizons: list[int], seeds: int):
+    """Every case on all cores; results in the order of `names`."""
+    context = multiprocessing.get_context("spawn")
+    cores = context.Queue()
+    for core in sorted(os.sched_getaffinity(0)):
+        cores.put(core)
+    number = len(os.sched_getaffinity(0))
+    jobs = [(group, horizons, seeds) for group in jobs_of(names, seeds)]
+    found: dict[str, dict[Variant, list[Measured]]] = {}
+    with context.Pool(min(number, len(jobs)), start_worker, (cores,)) as pool:
+        for results, seconds in pool.imap_unordered(work, jobs):
+            found.update(results)
+            print(f"{'; '.join(results)}: {seconds:.0f} s", flush=True)
+    return {name: found[name] for name in names}
+
+
+def band(values: np.ndarray, digits: int = 0) -> str:
+    """Median, and the 10% and 90% quantiles."""
+    low, middle, high = np.quantile(values, [0.1, 0.5, 0.9])
+    return f"{middle:,.{digits}f} [{low:,.{digits}f}, {high:,.{digits}f}]"
+
+
+def show(title: str, columns: list[str], rows: list[list[str]]) -> None:
+    """Print a table."""
+    print(f"\n{title}\n")
+    print("| " + " | ".join(columns) + " |\n" + "|---" * len(columns) + "|")
+    for row in rows:
+        print("| " + " | ".join(row) + " |")
+
+
+def show_measurements(found) -> None:
+    """The first table."""
+    rows = [
+        [
+            name,
+            f"{variant.scale:g}",
+            f"{m.horizon:,}",
+            band(m.regret),
+            band(m.violation),
+            f"{np.median(m.regret) / math.sqrt(m.horizon):.2f}",
+            f"{np.median(m.violation) / math.sqrt(m.horizon):.2f}",
+            f"{m.share.min():.3f}",
+            f"{band(m.highest_multiplier, 2)} / {ceiling(m.horizon):.1f}",
+        ]
+        for name, results in found.items()
+        for variant, measured in results.items()
+        if variant.rates == "tuned"
+        for m in measured
+    ]
+    columns = ["instance", "scale", "T", "regret R", "violation V", "R / sqrt(T)", "V / sqrt(T)"]
+    columns += ["reward / OPT, worst seed", "largest multiplier / T^(1/4)"]
+    show("Tuned rates: median [10%, 90%] over seeds.", columns, rows)
+
+
+def show_verdicts(found) -> list[Verdict]:
+    """The second table."""
+    rows, lines = [], []
+    for name, results in found.items():
+        for variant, measured in results.items():
+            if variant.rates != "tuned":
+                continue
+            case, rho = CASES[name], measured[-1].rho
+            for line in verdicts_of(case, measured):
+                lines.append(line)
+                setting = f"{case.setting}, rho = {rho:.2f}"
+                rows.append([name, setting, f"{variant.scale:g}", *line])
+    columns = ["instance", "setting", "scale", "what", "measured", "asked", "verdict", "remark"]
+    show("Slopes in log T, [5%, 95%] over resampled seeds, and verdicts.", columns, rows)
+    return lines
+
+
+def show_theory(found) -> None:
+    """The third table, and what it means."""
+    rows, needed = [], []
+    for name, results in found.items():
+        slow = results.get(Variant("theory", 1.0))
+        if slow is None:
+            continue
+        tuned = results[Variant("tuned", 1.0)]
+        horizon, target, pace = theory_horizon(CASES[name])
+        if horizon > 0:
+            needed.append(horizon)
+        for m, other in zip(slow, tuned, strict=True):
+            rows.append(
+                [
+                    name,
+                    f"{m.horizon:,}",
+                    f"{np.median(m.last_multiplier):.4f}",
+                    f"{np.median(other.last_multiplier):.2f}",
+                    f"{target:.2f}",
+                    f"{np.median(m.violation) / m.horizon:.3f}",
+                    f"{np.median(other.violation) / m.horizon:.3f}",
+                    f"{pace:.2f}",
+                    f"{horizon:.0e}" if horizon > 0 else "any",
+                ]
+            )
+    if not needed:
+        return
+    columns = ["instance", "T", "multiplier, theory", "tuned", "optimal"]
+    columns += ["violation per episode, theory", "tuned", "greedy policy", "T needed"]
+    show('rates="theory" at the same horizons: medians.', columns, rows)
+    print(
+        '\nWith rates="theory" the multipliers barely move at these horizons, and the violation '
+        "per episode stays\nabout that of a learner without constraints: the theorems hold because "
+        "their bounds are larger still.\nThe multiplier grows by at most eta(T) times the "
+        "violation in an episode, so that it could first reach the\noptimal one when "
+        f"T eta(T) v >= lambda*, that is at T = {min(needed):.0e} to {max(needed):.0e} on these "
+        'instances ("T needed").'
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=32)
+    parser.add_argument("--horizons", type=int, nargs="+", default=list(HORIZONS))
+    parser.add_argument("--only", nargs="+", default=[""], help="instances with this in their name")
+    arguments = parser.parse_args()
+    jax.config.update("jax_enable_x64", True)
+    names = [name for name in CASES if any(part in name for part in arguments.only)]
+    if not names:
+        parser.error(f"there is no such instance; they are {'; '.join(CASES)}")
+    begin = time.perf_counter()
+    found = play(names, sorted(arguments.horizons), arguments.seeds)
+    seconds = time.perf_counter() - begin
+    show_measurements(found)
+    lines = show_verdicts(found)
+    show_theory(found)
+    runs = [m for results in found.values() for measured in results.values() for m in measured]
+    failed = sorted({name for m in runs for name in m.failed})
+    passed = sum(line.verdict == "pass" for line in lines)
+    print(
+        f"\n{passed} of {len(lines)} verdicts pass. Projections that did not converge: "
+        f"{sum(m.unconverged for m in runs)}. Certificates that failed in some run: "
+        f"{', '.join(failed) or 'none'}. {arguments.seeds} seeds, {seconds:.0f} s."
+    )
+
+
+if __name__ == "__main__":
+    main()
