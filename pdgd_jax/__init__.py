@@ -9,6 +9,7 @@ from pdgd_jax.layers import Layers
 from pdgd_jax.learners import Learner, pdgd_ops, uc_o_gdps
 from pdgd_jax.mdp import LayeredMDP
 from pdgd_jax.occupancy import Trajectory, occupancy_of, policy_of, rollout, value_of
+from pdgd_jax.policies import PolicyValues, evaluate_policies
 from pdgd_jax.projection import (
     ProjectionInfo,
     ProjectionResult,
@@ -30,6 +31,7 @@ __all__ = [
     "Layers",
     "Learner",
     "Outcome",
+    "PolicyValues",
     "ProjectionInfo",
     "ProjectionResult",
     "Trajectory",
@@ -38,6 +40,7 @@ __all__ = [
     "cold_start",
     "comparators_of",
     "evaluate",
+    "evaluate_policies",
     "learners",
     "make",
     "occupancy_of",

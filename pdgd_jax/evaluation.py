@@ -3,6 +3,7 @@ r"""What a history means: regret, violation, and whether each guarantee of the p
 On the host, in float64: the benchmark of a regret is a linear program.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -172,8 +173,9 @@ def evaluate(history: History, cmdp: CMDP) -> Evaluation:
     numbers: History = jax.tree.map(_number, history)
     batch = numbers.episode.shape[:-1]
     episode = np.asarray(numbers.episode).reshape(-1, numbers.episode.shape[-1])[0]
-    flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[len(batch) :]), numbers)
-    runs = [jax.tree.map(lambda x, i=i: x[i], flat) for i in range(len(flat.episode))]
+    count = math.prod(batch)
+    flat = jax.tree.map(lambda x: x.reshape(count, *x.shape[len(batch) :]), numbers)
+    runs = [jax.tree.map(lambda x, i=i: x[i], flat) for i in range(count)]
     margin = _margin(cmdp, int(episode[-1]))
     rho = np.nan if margin is None else margin.rho
     num_layers = len(cmdp.layers.sizes) - 1
@@ -187,7 +189,7 @@ def evaluate(history: History, cmdp: CMDP) -> Evaluation:
 
     def shaped(values: Any) -> NDArray:
         array = np.asarray(values)
-        return array.reshape(*batch, *array.shape[1:])
+        return array.reshape((*batch, *array.shape[1:]))
 
     return Evaluation(
         episode=episode,

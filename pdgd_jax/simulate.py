@@ -131,7 +131,8 @@ def advance(
     """Play until so many episodes are done; `until` may be traced."""
     comparators = Comparators.default(cmdp) if comparators is None else comparators
 
-    def episode(t: Array, carry: Carry) -> Carry:
+    def episode(_: Array, carry: Carry) -> Carry:
+        t = carry.episode
         draw_key, play_key = jax.random.split(jax.random.fold_in(carry.key, t))
         policy = learner.policy(carry.learner)
         outcome, processes = cmdp.draw(draw_key, carry.processes, t, policy)

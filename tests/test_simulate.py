@@ -241,7 +241,8 @@ def test_vmap_over_stacked_instances_equals_a_loop(history, player, cmdp):
 
     many = jax.jit(jax.vmap(one, in_axes=(0, None)))(both, KEYS[0])
     chex.assert_trees_all_close(lane(many.metrics, 0), history.metrics, atol=1e-7)
-    alone = run(KEYS[0], instances[1], pdgd_ops(instances[1].layers, 1, T, confidence_scale=0.5), T)
+    small = instances[1]
+    alone = run(KEYS[0], small, player(small.layers, 1, T, confidence_scale=0.5), T)
     chex.assert_trees_all_close(many.reward[1], alone.reward, atol=1e-7)
     chex.assert_trees_all_close(many.violation[1], alone.violation, atol=1e-7)
     chex.assert_trees_all_close(many.multipliers[1], alone.multipliers, atol=1e-7)

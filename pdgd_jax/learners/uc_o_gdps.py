@@ -172,7 +172,7 @@ def uc_o_gdps(
       >>> from pdgd_jax import make, uc_o_gdps
       >>> cmdp = make("random", rewards="phases")
       >>> learner = uc_o_gdps(cmdp.layers, num_episodes=200)   # for run(key, cmdp, learner, 200)
-      >>> learner.policy(learner.init(jax.random.key(0)))[0, 0].round(3).tolist()
+      >>> [round(p, 3) for p in learner.policy(learner.init(jax.random.key(0)))[0, 0].tolist()]
       [0.333, 0.333, 0.333]
     """
     check_setting(num_episodes, delta, confidence_scale)

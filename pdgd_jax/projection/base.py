@@ -207,7 +207,7 @@ def project_batch(
         )
 
     working = _ARRAYS_PER_LANE * target[0].size * target.dtype.itemsize
-    size = max(1, (max_bytes or _spare_bytes()) // working)
+    size = max(1, (max_bytes or spare_bytes()) // working)
     mapped = tuple(None if axis is None else x for x, axis in zip(arguments, axes, strict=True))
     if size >= num_lanes:
         result: ProjectionResult = jax.vmap(one)(mapped)
@@ -219,7 +219,8 @@ def project_batch(
 _ARRAYS_PER_LANE = 32
 
 
-def _spare_bytes() -> int:
+def spare_bytes() -> int:
+    """How much memory a batch may use: a quarter of the device's, or 1 GiB if it does not tell."""
     statistics = jax.devices()[0].memory_stats() or {}
     return statistics.get("bytes_limit", 4 * 2**30) // 4
 

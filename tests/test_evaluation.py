@@ -1,0 +1,322 @@
+"""What a history means, by hand; every certificate in every setting; broken learners are caught."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pdgd_jax import (
+    CMDP,
+    comparators_of,
+    evaluate,
+    learners,
+    make,
+    occupancy_of,
+    oracle,
+    pdgd_ops,
+    processes,
+    run,
+    stack,
+    uc_o_gdps,
+)
+from pdgd_jax.evaluation import Certificate
+from pdgd_jax.learners import Learner
+from tests.conftest import QUICK
+
+OPTIONS = {"sizes": (1, 3, 3, 1), "num_actions": 2}
+KEYS = jax.random.split(jax.random.key(11), 3)
+T = 300
+
+
+def play(cmdp, learner, num_episodes=T, keys=KEYS, **options):
+    options.setdefault("comparators", comparators_of(cmdp, num_episodes))
+    options.setdefault("checkpoints", 5)
+    player = learner.as_pytree()
+    return jax.vmap(lambda key: run(key, cmdp, player, num_episodes, **options))(keys)
+
+
+@pytest.fixture(scope="module")
+def cmdp():
+    return make("random", **OPTIONS)
+
+
+# By hand.
+
+
+def test_regret_and_violation_of_a_fixed_policy_are_known(cmdp):
+    """Constant rewards and costs: every episode loses and violates the same."""
+    r, G = np.asarray(cmdp.rewards.mean()), np.asarray(cmdp.constraints.mean())
+    still = CMDP(cmdp.mdp, r, G)
+    history = run(KEYS[0], still, learners.uniform(cmdp.layers), T, checkpoints=[10, 100])
+    q = np.asarray(occupancy_of(cmdp.mdp, cmdp.layers.uniform_policy())).sum(-1)
+    best = oracle.optimum(cmdp.mdp, r, G)
+    loss, cost = best.value - (r * q).sum(), (G[0] * q).sum()
+    result = evaluate(history, still)
+    t = np.array([10, 100, T])
+    np.testing.assert_array_equal(result.episode, t)
+    np.testing.assert_allclose(result.opt, best.value)
+    np.testing.assert_allclose(result.regret, t * loss, atol=1e-9)
+    np.testing.assert_allclose(result.violation, t * cost, atol=1e-9)
+    np.testing.assert_allclose(result.positive_violation[:, 0], t * max(cost, 0), atol=1e-9)
+    rho = oracle.slater_margin(cmdp.mdp, G).rho
+    assert float(result.rho) == pytest.approx(rho)
+    assert float(result.alpha) == pytest.approx(rho / (3 + rho))
+    np.testing.assert_allclose(
+        result.alpha_regret, t * (float(result.alpha) * best.value - (r * q).sum()), atol=1e-9
+    )
+
+
+def test_regret_of_an_adversary_is_against_the_best_of_each_prefix(cmdp):
+    """Rewards and costs from tables: OPT of every prefix is solved again here."""
+    rng, mask = np.random.default_rng(0), np.asarray(cmdp.layers.action_mask)
+    rewards = rng.uniform(size=(T, *mask.shape)) * mask
+    costs = (rng.uniform(-1, 0.5, (T, 2, *mask.shape))) * mask
+    table = CMDP(cmdp.mdp, processes.Table(rewards), processes.Table(costs))
+    history = run(KEYS[0], table, learners.uniform(cmdp.layers), T, checkpoints=[3, 50])
+    result = evaluate(history, table)
+    q = np.asarray(occupancy_of(cmdp.mdp, cmdp.layers.uniform_policy())).sum(-1)
+    for k, t in enumerate((3, 50, T)):
+        best = oracle.optimum(cmdp.mdp, rewards[:t].mean(0), costs[:t].mean(0))
+        assert best.feasible
+        earned = (rewards[:t] * q).sum()
+        assert result.regret[k] == pytest.approx(t * best.value - earned, abs=1e-8)
+        each = (costs[:t] * q).sum((0, 2, 3, 4))
+        np.testing.assert_allclose(result.violations[k], each, atol=1e-9)
+        assert result.violation[k] == pytest.approx(each.max())
+    positive = np.maximum((costs * q).sum((2, 3, 4)), 0).sum(0)
+    np.testing.assert_allclose(result.positive_violation[-1], positive, atol=1e-9)
+
+
+def test_an_infeasible_prefix_has_no_regret(cmdp):
+    costs = np.where(np.arange(T)[:, None, None, None, None] < 20, 0.5, -1.0)
+    costs = costs * np.asarray(cmdp.layers.action_mask)[None]
+    table = CMDP(cmdp.mdp, cmdp.rewards, processes.Table(costs))
+    history = run(KEYS[0], table, learners.uniform(cmdp.layers), T, checkpoints=[10])
+    result = evaluate(history, table)
+    assert np.isnan(result.regret[0])
+    assert np.isfinite(result.regret[1])
+
+
+def test_interval_regrets_are_against_the_comparators(cmdp):
+    """Known rewards: the primal regret of a fixed policy grows by the same in every episode."""
+    r, G = np.asarray(cmdp.rewards.mean()), np.asarray(cmdp.constraints.mean())
+    still = CMDP(cmdp.mdp, r, G)
+    comparators = comparators_of(still, T)
+    history = run(KEYS[0], still, learners.uniform(cmdp.layers), T, comparators=comparators)
+    result = evaluate(history, still)
+    q = np.asarray(occupancy_of(cmdp.mdp, cmdp.layers.uniform_policy())).sum(-1)
+    for found, comparator in zip(
+        result.primal_interval_regret, np.asarray(comparators.occupancies), strict=True
+    ):
+        each = (r * (comparator.sum(-1) - q)).sum()
+        assert found == pytest.approx(T * each if each > 0 else each, abs=1e-8)
+    cost = (G[0] * q).sum()
+    np.testing.assert_allclose(
+        result.dual_interval_regret, [0, T * cost if cost > 0 else cost], atol=1e-8
+    )
+
+
+def test_batches_and_stacks_keep_their_axes(cmdp):
+    other = make("random", sizes=(1, 2, 1), num_actions=2, seed=1)
+    both = stack([cmdp, other])
+
+    def one(cmdp, key):
+        return run(key, cmdp, learners.uniform(cmdp.layers), 20, checkpoints=4)
+
+    over_keys = jax.vmap(one, in_axes=(None, 0))
+    many = jax.vmap(over_keys, in_axes=(0, None))(both, KEYS)
+    result = evaluate(many, both)
+    assert result.regret.shape == (2, 3, 4)
+    assert result.certificates[0].status.shape == (2, 3)
+    alone = evaluate(over_keys(other, KEYS), other)
+    np.testing.assert_allclose(result.regret[1], alone.regret, atol=1e-9)
+    np.testing.assert_allclose(result.rho[1], alone.rho)
+    with pytest.raises(ValueError, match="the first axis of the history must be the instance"):
+        evaluate(jax.tree.map(lambda x: x[0, 0], many), both)
+
+
+# Certificates.
+
+
+def never_fails(result):
+    for certificate in result.certificates:
+        assert not certificate.fails.any(), (
+            f"{certificate.name}: measured {certificate.measured}, bound {certificate.bound}"
+        )
+
+
+def test_certificates_say_what_does_not_apply(cmdp):
+    scaled = evaluate(
+        play(cmdp, pdgd_ops(cmdp.layers, 1, T, confidence_scale=0.3, solver=QUICK)), cmdp
+    )
+    covered = scaled.certificate("transitions covered")
+    assert set(covered.status) == {"does not apply"}
+    assert set(covered.reason) == {"radii were scaled by 0.3"}
+    tuned = scaled.certificate("violation, Theorem 6")
+    assert set(tuned.status) == {"does not apply"}
+    uniform = evaluate(play(cmdp, learners.uniform(cmdp.layers)), cmdp)
+    assert {s for c in uniform.certificates for s in c.status} == {"does not apply"}
+    primal = evaluate(play(cmdp, uc_o_gdps(cmdp.layers, T, solver=QUICK)), cmdp)
+    assert set(primal.certificate("dual interval regret").reason) == {
+        "the learner has no multipliers"
+    }
+    assert set(primal.certificate("transitions covered").status) == {"holds"}
+    short = evaluate(play(cmdp, pdgd_ops(cmdp.layers, 1, T, solver=QUICK), T // 2), cmdp)
+    assert set(short.certificate("regret, Theorem 6").reason) == {
+        f"the run stopped before its {T} episodes"
+    }
+    with pytest.raises(ValueError, match="there is no certificate 'luck'"):
+        short.certificate("luck")
+
+
+SETTINGS = [
+    pytest.param(
+        rewards, constraints, tightness, rates, id=f"{rewards}-{constraints}-{tightness}-{rates}"
+    )
+    for rewards in ("bernoulli", "phases")
+    for constraints in ("bernoulli", "phases")
+    for tightness in (0.9, 0.0)
+    for rates in ("tuned", "theory")
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("rewards", "constraints", "tightness", "rates"), SETTINGS)
+def test_every_certificate_holds_in_every_setting(rewards, constraints, tightness, rates):
+    """{stochastic, adversarial}^2 x {rho large, rho = 0} x rates, three seeds each."""
+    cmdp = make("random", **OPTIONS, rewards=rewards, constraints=constraints, tightness=tightness)
+    num_episodes = 1500
+    history = play(cmdp, pdgd_ops(cmdp.layers, 1, num_episodes, rates=rates), num_episodes)
+    result = evaluate(history, cmdp)
+    if constraints == "bernoulli":
+        assert (
+            float(result.rho[0]) == pytest.approx(0, abs=1e-9)
+            if tightness == 0
+            else (float(result.rho[0]) > 0.5)
+        )
+    never_fails(result)
+    always = [
+        "projections converged",
+        "occupancies feasible",
+        "transitions covered",
+        "transitions estimated",
+        "multipliers in their box",
+        "dual interval regret",
+        "primal descent regret",
+        "primal interval regret",
+    ]
+    for name in always:
+        assert set(result.certificate(name).status) == {"holds"}, name
+    if constraints == "bernoulli":
+        assert set(result.certificate("regret, Theorem 6").status) == {"holds"}
+        if rates == "theory":
+            assert set(result.certificate("violation, Theorem 6").status) == {"holds"}
+
+
+def test_the_theorems_apply_when_their_conditions_hold():
+    """One state, two actions, rho = L = 1: from T = 20^4 on the condition holds, with m = 1.
+
+    The run is pretended to have been that long, which is all that the certificates look at.
+    """
+    mdp = make("two-phase").mdp
+    safe = CMDP(mdp, np.full((1, 1, 2), 0.5), np.full((1, 1, 1, 2), -1.0))
+    horizon = 20**4
+    learner = pdgd_ops(mdp.layers, 1, horizon, rates="theory", solver=QUICK)
+    history = run(KEYS[0], safe, learner, 50, checkpoints=[50])
+    aged = jax.tree.map(lambda x: x, history)
+    object.__setattr__(aged, "episode", jnp.asarray([horizon]))
+    result = evaluate(aged, safe)
+    assert float(result.rho) == pytest.approx(1)
+    for name in ("multipliers bounded", "regret, Theorem 5", "violation, Theorem 5"):
+        assert str(result.certificate(name).status) in ("holds", "fails"), name
+    assert str(result.certificate("multipliers bounded").status) == "holds"
+    assert float(result.certificate("multipliers bounded").bound) == pytest.approx(20)
+    assert str(result.certificate("regret, Theorem 6").reason) == "the condition on rho holds"
+
+
+# Learners that are broken on purpose.
+
+
+def broken(honest, update=None, init=None):
+    return Learner(init or honest.init, honest.policy, update or honest.update, honest.setting)
+
+
+@pytest.fixture(scope="module")
+def greedy():
+    """Constraints that are violated by whoever does not look at them."""
+    return make("random", **OPTIONS, tightness=0.1)
+
+
+def test_an_honest_learner_fails_nothing(greedy):
+    result = evaluate(play(greedy, pdgd_ops(greedy.layers, 1, T, solver=QUICK)), greedy)
+    for name in ("dual interval regret", "occupancies feasible", "transitions covered"):
+        assert set(result.certificate(name).status) == {"holds"}
+
+
+def test_a_dual_player_with_the_wrong_sign_fails_the_dual_certificate(greedy):
+    honest = pdgd_ops(greedy.layers, 1, T, solver=QUICK)
+
+    def update(state, trajectory, outcome):
+        flipped = outcome._replace(constraints=-outcome.constraints)
+        wrong, _ = honest.update(state, trajectory, flipped)
+        right, info = honest.update(state, trajectory, outcome)
+        return right._replace(dual=wrong.dual), info._replace(
+            next_multipliers=wrong.dual.multipliers
+        )
+
+    history = play(greedy, broken(honest, update), comparators=dual_of(3.0, greedy))
+    result = evaluate(history, greedy)
+    assert set(result.certificate("dual interval regret").status) == {"fails"}
+
+
+def dual_of(size, cmdp):
+    comparators = comparators_of(cmdp, T)
+    return type(comparators)(comparators.occupancies, size * comparators.multipliers)
+
+
+def test_a_projection_on_the_wrong_set_fails_the_feasibility_certificate(greedy):
+    """Onto the flows of the center of another set: uniform transitions, never updated."""
+
+    def elsewhere(layers, target, confidence, warm_start, tolerance):
+        uniform = layers.triple_mask / jnp.maximum(layers.layer_sizes[1:], 1)[:, None, None, None]
+        wrong = type(confidence)(uniform.astype(target.dtype), confidence.radius)
+        return QUICK.solve(layers, target, wrong, warm_start, tolerance)
+
+    wrong = QUICK._replace(solve=elsewhere)
+    # A small radius, so that the right set does not hold everything.
+    honest = pdgd_ops(greedy.layers, 1, T, solver=wrong, confidence_scale=0.1)
+    result = evaluate(play(greedy, honest), greedy)
+    assert set(result.certificate("occupancies feasible").status) == {"fails"}
+
+
+def test_no_confidence_set_fails_the_coverage_certificate(greedy):
+    """Trusting the empirical transitions, while claiming the paper's radii."""
+    claimed = pdgd_ops(greedy.layers, 1, T, solver=QUICK)
+    trusting = pdgd_ops(greedy.layers, 1, T, solver=QUICK, confidence_scale=0.0)
+    result = evaluate(play(greedy, trusting._replace(setting=claimed.setting)), greedy)
+    assert set(result.certificate("transitions covered").status) == {"fails"}
+
+
+def test_unconverged_projections_are_loud(greedy):
+    honest = pdgd_ops(greedy.layers, 1, T, solver=QUICK)
+
+    def update(state, trajectory, outcome):
+        state, info = honest.update(state, trajectory, outcome)
+        lazy = info.projection._replace(converged=jnp.zeros((), bool))
+        return state, info._replace(projection=lazy)
+
+    result = evaluate(play(greedy, broken(honest, update)), greedy)
+    assert result.unconverged.tolist() == [T] * 3
+    assert set(result.certificate("projections converged").status) == {"fails"}
+
+
+def test_a_certificate_of_nan_does_not_hold():
+    empty = np.array("")
+    nan = Certificate("n", "t", np.array(np.nan), np.array(1.0), 1.0, empty)
+    assert str(nan.status) == "fails"
+    below = Certificate("n", "t", np.array(0.5), np.array(1.0), 1.0, empty)
+    assert str(below.status) == "holds"
+    assert float(below.distance) == 0.5
+    idle = Certificate("n", "t", np.array(2.0), np.array(1.0), 1.0, np.array("no"))
+    assert str(idle.status) == "does not apply"
+    assert not bool(idle.fails)
