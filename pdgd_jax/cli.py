@@ -4,20 +4,27 @@ import ast
 import inspect
 import json
 import sys
+import time
+from pathlib import Path
 from typing import Annotated, Any
 
 import jax
 import numpy as np
 import typer
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
 import pdgd_jax
-from pdgd_jax import oracle, theory
+from pdgd_jax import learners, oracle, theory
 from pdgd_jax.cmdp import CMDP
+from pdgd_jax.evaluation import comparators_of, evaluate
 from pdgd_jax.instances import builder_of, make, options_of, registered
+from pdgd_jax.learners import Learner, pdgd_ops, uc_o_gdps
 from pdgd_jax.processes import StochasticProcess
+from pdgd_jax.summary import check_out, print_summary, save, summarise
+from pdgd_jax.sweep import run_seeds
 
 __all__ = ["main"]
 
@@ -27,6 +34,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Online learning in constrained MDPs with long-term constraints.",
     epilog="Exit codes: 0 success, 1 failure, 2 bad input.",
+)
+
+LEARNERS = ("pdgd-ops", "uc-o-gdps", "uniform", "best-feasible", "most-feasible")
+
+_COLUMNS = (
+    TextColumn("{task.description}"),
+    BarColumn(),
+    TextColumn("{task.percentage:>3.0f}%"),
+    TextColumn("{task.fields[rate]}"),
+    TimeRemainingColumn(),
 )
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
@@ -109,9 +126,8 @@ def solve(
 
     Options of the instance are given as they are named there: --sizes 1,4,4,1 --seed 3.
     """
-    if episodes < 1 or episodes != int(episodes):
-        raise ValueError(f"--episodes must be a whole number, at least 1; got {episodes:g}.")
-    facts = _facts(make(name, **_instance_options(context.args)), int(episodes))
+    num_episodes = _whole("--episodes", episodes)
+    facts = _facts(make(name, **_instance_options(context.args)), num_episodes)
     if as_json:
         typer.echo(json.dumps({"name": name, **facts}))
         return
@@ -123,6 +139,132 @@ def solve(
     console = Console()
     console.print(Text(f"{name}: {_docstring(name).splitlines()[0]}", style="bold"), soft_wrap=True)
     console.print(table)
+
+
+@app.command(
+    "run",
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    epilog="Examples: [bold]pdgd run[/], [bold]pdgd run streaming --episodes 1e5 --seeds 16[/], "
+    "[bold]pdgd run random --constraints phases --confidence-scale 0.3 --out phases.npz[/]",
+)
+def run_(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="An instance, see [bold]pdgd instances[/].")] = (
+        "random"
+    ),
+    episodes: Annotated[float, typer.Option(help="T, how many episodes to play.")] = 10_000,
+    seeds: Annotated[int, typer.Option(help="How many independent runs.")] = 8,
+    key: Annotated[int, typer.Option(help="Decides everything random, but the instance.")] = 0,
+    learner: Annotated[str, typer.Option(help=f"One of {', '.join(LEARNERS)}.")] = "pdgd-ops",
+    rates: Annotated[
+        str, typer.Option(help='"tuned", "theory", or the two constants C,eta.')
+    ] = "tuned",
+    delta: Annotated[float, typer.Option(help="The confidence parameter.")] = 0.05,
+    confidence_scale: Annotated[
+        float, typer.Option(help="What the paper's confidence radius is multiplied by.")
+    ] = 1.0,
+    solver: Annotated[
+        str, typer.Option(help="Of the projection: newton, osqp or projected_gradient.")
+    ] = "newton",
+    checkpoints: Annotated[int, typer.Option(help="How often to look.")] = 200,
+    certificates: Annotated[bool, typer.Option(help="List every guarantee.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Save everything to this .npz file.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Learn on an instance: regret, violation, multipliers, and a picture.
+
+    Options of the instance are given as they are named there: --sizes 1,4,4,1 --seed 3.
+    """
+    if out is not None:
+        check_out(out)
+    if seeds < 1:
+        raise ValueError(f"--seeds must be at least 1; got {seeds}.")
+    T = _whole("--episodes", episodes)
+    cmdp = make(name, **_instance_options(context.args))
+    player = _learner(learner, cmdp, T, rates, delta, confidence_scale, solver)
+    keys = jax.random.split(jax.random.key(key), seeds)
+    comparators = comparators_of(cmdp, T)
+    console = Console(stderr=True)
+    with Progress(*_COLUMNS, console=console, transient=True, disable=as_json) as progress:
+        task = progress.add_task("compiling", total=T * seeds, rate="")
+        begin = 0.0
+
+        def on_checkpoint(done: int) -> None:
+            nonlocal begin
+            if done == 0:
+                begin = time.perf_counter()
+                progress.update(task, description=f"{name}, {seeds} seeds")
+                return
+            speed = done * seeds / (time.perf_counter() - begin)
+            progress.update(task, completed=done * seeds, rate=f"{speed:,.0f} episodes/s")
+
+        history = run_seeds(
+            keys,
+            cmdp,
+            player,
+            T,
+            checkpoints=checkpoints,
+            comparators=comparators,
+            on_checkpoint=on_checkpoint,
+        )
+        seconds = time.perf_counter() - begin
+    result = evaluate(history, cmdp)
+    facts = {"instance": name, "learner": learner, "rates": rates, "seconds": seconds}
+    facts |= summarise(history, result)
+    if out is not None:
+        save(out, facts, history, result)
+    if as_json:
+        typer.echo(json.dumps(facts))
+        return
+    console = Console()
+    speed = f"{seconds:.1f} s, {T * seeds / seconds:,.0f} episodes/s"
+    title = f"{learner} on {name}: {T:,} episodes, {seeds} seeds ({speed})"
+    console.print(Text(title, style="bold"), soft_wrap=True)
+    print_summary(console, facts, history, result, all_=certificates)
+    if learner == "pdgd-ops" and rates == "theory":
+        console.print(
+            "rates of the proofs barely move the multipliers at such horizons; use "
+            "[bold]--rates tuned[/] to see the algorithm at work"
+        )
+    if out is not None:
+        console.print(f"saved to {out}")
+
+
+def _whole(option: str, number: float) -> int:
+    if number < 1 or number != int(number):
+        raise ValueError(f"{option} must be a whole number, at least 1; got {number:g}.")
+    return int(number)
+
+
+def _learner(
+    name: str,
+    cmdp: CMDP,
+    num_episodes: int,
+    rates: str,
+    delta: float,
+    confidence_scale: float,
+    solver: str,
+) -> Learner:
+    if name not in LEARNERS:
+        raise ValueError(f"unknown learner {name!r}; the learners are {', '.join(LEARNERS)}.")
+    constants: Any = rates
+    if "," in rates:
+        constants = _literal(rates)
+    settings: dict[str, Any] = {
+        "delta": delta,
+        "rates": constants,
+        "confidence_scale": confidence_scale,
+        "solver": solver,
+    }
+    if name == "pdgd-ops":
+        return pdgd_ops(cmdp.layers, cmdp.num_constraints, num_episodes, **settings)
+    if name == "uc-o-gdps":
+        return uc_o_gdps(cmdp.layers, num_episodes, **settings)
+    if name == "best-feasible":
+        return learners.best_feasible(cmdp, num_episodes)
+    if name == "most-feasible":
+        return learners.most_feasible(cmdp, num_episodes)
+    return learners.uniform(cmdp.layers)
 
 
 def _instance_options(words: list[str]) -> dict[str, Any]:

@@ -22,7 +22,16 @@ from pdgd_jax.learners.base import Learner, Setting, check_fits, check_setting
 from pdgd_jax.metrics import Comparators, Metrics
 from pdgd_jax.occupancy import rollout
 
-__all__ = ["Carry", "History", "advance", "checkpoint_episodes", "history_of", "run", "start"]
+__all__ = [
+    "Carry",
+    "History",
+    "advance",
+    "check_run",
+    "checkpoint_episodes",
+    "history_of",
+    "run",
+    "start",
+]
 
 
 class Carry(NamedTuple):
@@ -208,10 +217,8 @@ def run(
     Reference:
       The paper's Algorithm "Learner-Environment Interaction".
     """
-    check_setting(num_episodes)
+    check_run(cmdp, learner, num_episodes)
     episodes = checkpoint_episodes(num_episodes, checkpoints)
-    check_lengths(cmdp, num_episodes)
-    check_fits(learner, cmdp, num_episodes)
     comparators = Comparators.default(cmdp) if comparators is None else comparators
     return _run(key, cmdp, learner.as_pytree(), comparators, episodes)
 
@@ -230,11 +237,13 @@ def _run(
     return history_of(metrics, ends, learner.policy(last.learner), learner, comparators)
 
 
-def check_lengths(cmdp: CMDP, num_episodes: int) -> None:
-    """Refuse a table of rewards or constraints that ends before the run does."""
+def check_run(cmdp: CMDP, learner: Learner, num_episodes: int) -> None:
+    """Refuse, in a sentence, a run that cannot be played to its end."""
+    check_setting(num_episodes)
     for name, process in (("rewards", cmdp.rewards), ("constraints", cmdp.constraints)):
         if process.num_episodes is not None and process.num_episodes < num_episodes:
             raise ValueError(
                 f"the table of {name} has {process.num_episodes} episodes, fewer than the "
                 f"{num_episodes} to run."
             )
+    check_fits(learner, cmdp, num_episodes)

@@ -1,0 +1,199 @@
+"""A run in words and numbers: what `pdgd run` prints and saves. No mathematics of its own."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from scipy import stats
+
+from pdgd_jax._pytree import on_host
+from pdgd_jax.evaluation import Evaluation
+from pdgd_jax.simulate import History
+from pdgd_jax.textplot import curve
+
+__all__ = ["Estimate", "check_out", "print_summary", "save", "summarise"]
+
+NDArray = np.ndarray[Any, np.dtype[Any]]
+
+
+class Estimate(NamedTuple):
+    """A mean over seeds, with its 95% confidence band (Student's t).
+
+    Attributes:
+      mean: over the seeds.
+      half_width: of the band; NaN for a single seed.
+    """
+
+    mean: float
+    half_width: float
+
+    @classmethod
+    def of(cls, values: NDArray) -> "Estimate":
+        """The estimate of one number for each seed."""
+        values = np.asarray(values, float)
+        count = len(values)
+        if count < 2:
+            return cls(float(values.mean()), float("nan"))
+        spread = float(values.std(ddof=1)) / np.sqrt(count)
+        return cls(float(values.mean()), float(stats.t.ppf(0.975, count - 1) * spread))
+
+    def __str__(self) -> str:
+        if np.isnan(self.half_width):
+            return f"{self.mean:,.6g}"
+        return f"{self.mean:,.6g} ± {self.half_width:,.2g}"
+
+
+def summarise(history: History, result: Evaluation) -> dict[str, Any]:
+    """The end of the runs, as numbers: plain Python, ready for JSON.
+
+    Args:
+      history: with one leading axis, the seed.
+      result: its evaluation.
+    """
+    last = history.metrics
+    episodes = int(result.episode[-1])
+    estimates = {
+        "reward": on_host(history.reward)[:, -1],
+        "regret": result.regret[:, -1],
+        "violation": result.violation[:, -1],
+        "positive_violation": result.positive_violation[:, -1].max(-1),
+        "alpha_regret": result.alpha_regret[:, -1],
+        "model_error": on_host(history.model_error)[:, -1],
+        "sampled_reward": on_host(history.sampled_reward)[:, -1],
+    }
+    multipliers = on_host(history.multipliers)[:, -1]
+    facts: dict[str, Any] = {
+        "episodes": episodes,
+        "seeds": len(multipliers),
+        "opt": float(np.mean(result.opt[:, -1])),
+        "rho": float(result.rho[0]),
+        "alpha": float(result.alpha[0]),
+        **{name: Estimate.of(values)._asdict() for name, values in estimates.items()},
+        "multipliers": [Estimate.of(values)._asdict() for values in multipliers.T],
+        "epochs": Estimate.of(on_host(last.epoch)[:, -1])._asdict(),
+        "iterations_per_episode": float(on_host(last.iterations)[:, -1].mean()) / episodes,
+        "most_iterations": int(on_host(last.most_iterations)[:, -1].max()),
+        "residual": float(on_host(last.residual)[:, -1].max()),
+        "unconverged": int(result.unconverged.sum()),
+        "certificates": [
+            {
+                "name": certificate.name,
+                "theorem": certificate.theorem,
+                "measured": float(np.max(certificate.measured)),
+                "bound": float(np.min(certificate.bound)),
+                "probability": certificate.probability,
+                "holds": int(certificate.holds.sum()),
+                "fails": int(certificate.fails.sum()),
+                "reason": next((str(r) for r in certificate.reason if r), ""),
+            }
+            for certificate in result.certificates
+        ],
+    }
+    return facts
+
+
+def print_summary(
+    console: Console, facts: dict[str, Any], history: History, result: Evaluation, *, all_: bool
+) -> None:
+    """Print the summary, the picture, and what a reader must not miss."""
+    episodes, seeds = facts["episodes"], facts["seeds"]
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    band = "mean ± 95% band" if seeds > 1 else "value"
+    for column in ("after the last episode", band, "per episode"):
+        table.add_column(column, justify="left" if column.startswith("after") else "right")
+
+    def row(label: str, name: str) -> None:
+        estimate = Estimate(**facts[name])
+        each = Estimate(estimate.mean / episodes, estimate.half_width / episodes)
+        table.add_row(label, str(estimate), str(each))
+
+    row("reward", "reward")
+    table.add_row("OPT", f"{episodes * facts['opt']:,.6g}", f"{facts['opt']:.6g}")
+    row("regret", "regret")
+    row("violation, worst constraint", "violation")
+    row("violation, positive parts", "positive_violation")
+    for i, multiplier in enumerate(facts["multipliers"]):
+        label = "multiplier" if len(facts["multipliers"]) == 1 else f"multiplier {i + 1}"
+        table.add_row(label, str(Estimate(**multiplier)), "")
+    table.add_row("epochs", str(Estimate(**facts["epochs"])), "")
+    console.print(table)
+    console.print()
+    width = max(20, min(60, console.width - 12))
+    for label, values in (("regret", result.regret), ("violation", result.violation)):
+        average = " (mean over seeds)" if seeds > 1 else ""
+        picture = curve(result.episode, values.mean(0), width=width, label=f"{label}{average}")
+        console.print(Text(picture), soft_wrap=True)
+        console.print()
+    _print_certificates(console, facts, all_)
+    _print_projections(console, facts)
+
+
+def _print_certificates(console: Console, facts: dict[str, Any], all_: bool) -> None:
+    found, seeds = facts["certificates"], facts["seeds"]
+    if all_:
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        for column in ("guarantee", "measured", "bound", "probability", "status"):
+            table.add_column(column, justify="right" if column in ("measured", "bound") else "left")
+        for c in found:
+            if c["fails"]:
+                status = Text(f"fails in {c['fails']} of {seeds}", style="red")
+            elif c["holds"]:
+                status = Text("holds", style="green")
+            else:
+                status = Text(f"does not apply: {c['reason']}", style="dim")
+            numbers = (f"{c['measured']:.4g}", f"{c['bound']:.4g}", f"{c['probability']:.3g}")
+            table.add_row(f"{c['name']} ({c['theorem']})", *numbers, status)
+        console.print(table)
+    holds = sum(c["holds"] > 0 and not c["fails"] for c in found)
+    fails = sum(c["fails"] > 0 for c in found)
+    idle = len(found) - holds - fails
+    more = "" if all_ else "; --certificates lists them"
+    line = f"guarantees: {holds} hold, {fails} fail, {idle} do not apply{more}"
+    console.print(Text(line, style="red" if fails else ""), soft_wrap=True)
+
+
+def _print_projections(console: Console, facts: dict[str, Any]) -> None:
+    if facts["unconverged"]:
+        text = (
+            f"{facts['unconverged']} projections did NOT converge: the numbers above are not those "
+            "of the algorithm. Choose another solver or tolerance, and report the instance."
+        )
+        console.print(Text(text, style="bold red"), soft_wrap=True)
+    elif facts["residual"] > 0:
+        steps = f"{facts['iterations_per_episode']:.2f} iterations each"
+        text = f"projections: all converged, largest residual {facts['residual']:.2g}, {steps}"
+        console.print(Text(text), soft_wrap=True)
+
+
+def check_out(path: Path) -> None:
+    """Refuse, before anything runs, a place where the result could not be saved."""
+    if path.suffix != ".npz":
+        raise ValueError(f"--out must end in .npz; got {path.name!r}.")
+    if path.exists():
+        raise ValueError(f"{path} exists already; choose another name or remove it.")
+    if not path.parent.is_dir():
+        raise ValueError(f"the folder {path.parent} does not exist.")
+
+
+def save(path: Path, facts: dict[str, Any], history: History, result: Evaluation) -> None:
+    """Write histories, evaluation and summary as one `.npz`, whole or not at all."""
+    arrays = {name: getattr(result, name) for name in Evaluation._fields if name != "certificates"}
+    leaves, _ = jax.tree.flatten_with_path((history.metrics, history.policy))
+    for name in ("reward", "sampled_reward", "model_error", "violation", "positive_violation"):
+        arrays[name] = on_host(getattr(history, name))
+    arrays["multipliers"] = on_host(history.multipliers)
+    arrays["policy"] = on_host(history.policy)
+    for key, leaf in leaves:
+        name = ".".join(str(getattr(part, "name", getattr(part, "idx", part))) for part in key[1:])
+        if name:
+            arrays.setdefault(f"metrics.{name}", on_host(leaf))
+    arrays["summary"] = np.array(json.dumps(facts))
+    temporary = path.with_name(f".{path.stem}.partial.npz")
+    np.savez_compressed(temporary, **arrays)
+    os.replace(temporary, path)
