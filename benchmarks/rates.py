@@ -9,18 +9,20 @@ log-log slopes of the medians, fitted over all horizons, each with its verdict; 
 proof's own rates (`rates="theory"`) come at the same horizons.
 
 Rows differ in `confidence_scale`: 1 is the paper's radius. With it the model error, the sum of
-|q_t - qhat_t| that the learner is mistaken by, is nearly the largest possible one at T = 1,000 and
-comes down to order sqrt(T) only slowly, which steepens every slope that starts there; 0.1 shows
-what remains without that (the true transitions then leave the confidence sets in most runs, and
-the theorems do not apply: column "P covered"). Multipliers swing around their optimum, and the
-violation, which is their last value divided by the step size, with them: a slope between two
-horizons depends on where in the swing each of them ends.
+|q_t - qhat_t| that the learner is mistaken by, is about 2 in every episode at T = 1,000 and comes
+down to order sqrt(T) only slowly, which steepens every slope that starts there; 0.1 shows what
+remains without that (the true transitions may then leave the confidence sets, where the theorems
+do not apply: column "P covered"). Multipliers swing around their optimum, and the violation, which
+is up to the model error their last value divided by the step size, swings along: a slope between
+two horizons also depends on where in the swing each of them ends.
 
 A negative regret is no miracle: more reward than OPT is earned while constraints are violated early
 on, or by following adversarial rewards. Nothing is random in "two-phase", so that its bands have no
-width. The instances are small, so that the whole takes a quarter of an
-hour on two idle cores: one process per core, instances of the same shape in one process, since they
-share their compilation. Smaller: `--seeds 4 --horizons 1000 3162 10000 --only two-phase`.
+width.
+
+The instances are small, so that the whole takes a quarter of an hour on two idle cores: one process
+per core, instances of the same shape in one process, since they share their compilation. Smaller:
+`--seeds 4 --horizons 1000 3162 10000 --only two-phase`.
 """
 
 import argparse

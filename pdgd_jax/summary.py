@@ -45,8 +45,13 @@ class Estimate(NamedTuple):
 
     def __str__(self) -> str:
         if np.isnan(self.half_width):
-            return f"{self.mean:,.6g}"
-        return f"{self.mean:,.6g} ± {self.half_width:,.2g}"
+            return _number(self.mean)
+        return f"{_number(self.mean)} ± {_number(self.half_width, digits=2)}"
+
+
+def _number(value: float, digits: int = 4) -> str:
+    """With so many digits that matter, and all those before the point."""
+    return f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:,.{digits}g}"
 
 
 def summarise(history: History, result: Evaluation) -> dict[str, Any]:
@@ -114,7 +119,7 @@ def print_summary(
         table.add_row(label, str(estimate), str(each))
 
     row("reward", "reward")
-    table.add_row("OPT", f"{episodes * facts['opt']:,.6g}", f"{facts['opt']:.6g}")
+    table.add_row("OPT", _number(episodes * facts["opt"]), _number(facts["opt"]))
     row("regret", "regret")
     row("violation, worst constraint", "violation")
     row("violation, positive parts", "positive_violation")

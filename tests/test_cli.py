@@ -1,9 +1,18 @@
+import io
 import json
 import sys
 
+import chex
+import jax
+import numpy as np
 import pytest
+from rich.console import Console
 
-from pdgd_jax import cli, registered
+from pdgd_jax import cli, evaluate, make, pdgd_ops, registered, run, summary
+from pdgd_jax.learners import Learner
+from pdgd_jax.sweep import run_seeds
+from pdgd_jax.textplot import curve
+from tests.conftest import QUICK
 
 
 @pytest.fixture
@@ -96,3 +105,113 @@ def test_unknown_commands_and_the_version(pdgd):
     assert "Traceback" not in err
     code, out, _ = pdgd("--version")
     assert (code, out.split()[0]) == (0, "pdgd_jax")
+
+
+def test_run_learns_and_says_so(pdgd, tmp_path):
+    """The main job, on the smallest instance; everything that it prints and saves."""
+    out = tmp_path / "result.npz"
+    words = ["run", "two-phase", "--episodes", "200", "--seeds", "2", "--checkpoints", "10"]
+    code, text, _ = pdgd(*words, "--certificates", "--out", str(out))
+    assert code == 0
+    for word in ("regret", "violation", "multiplier", "OPT", "mean ± 95% band", "episodes/s"):
+        assert word in text
+    assert "guarantees:" in text
+    assert "0 fail" in text
+    assert "all converged" in text
+    assert "⠤" in text  # the picture
+    saved = np.load(out)
+    assert saved["regret"].shape == (2, 10)
+    assert saved["violations"].shape == (2, 10, 1)
+    facts = json.loads(str(saved["summary"]))
+    assert facts["episodes"] == 200
+    assert facts["regret"]["mean"] == pytest.approx(saved["regret"][:, -1].mean())
+    code, text, _ = pdgd(*words, "--json")
+    again = json.loads(text)
+    assert {**again, "seconds": 0} == {**facts, "seconds": 0}
+    code, _, err = pdgd(*words, "--out", str(out))
+    assert code == 2
+    assert "exists already" in err
+
+
+@pytest.mark.parametrize("learner", ["uniform", "best-feasible", "most-feasible"])
+def test_run_with_learners_to_compare_with(pdgd, learner):
+    words = ("run", "random", "--episodes", "50", "--seeds", "1", "--learner", learner)
+    code, text, _ = pdgd(*words, "--sizes", "1,2,1", "--num-actions", "2")
+    assert code == 0
+    assert f"{learner} on random: 50 episodes, 1 seeds" in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("solver", ["osqp", "projected_gradient"])
+def test_run_with_other_solvers(pdgd, solver):
+    words = ("run", "random", "--sizes", "1,2,1", "--num-actions", "2", "--seeds", "1")
+    code, text, _ = pdgd(*words, "--episodes", "20", "--solver", solver)
+    assert code == 0
+    assert "all converged" in text
+
+
+def test_an_unconverged_run_is_loud():
+    """Whatever else is printed, the reader sees that the numbers are not the algorithm's."""
+    cmdp = make("two-phase")
+    honest = pdgd_ops(cmdp.layers, 1, 20, solver=QUICK)
+
+    def update(state, trajectory, outcome):
+        state, info = honest.update(state, trajectory, outcome)
+        lazy = info.projection._replace(converged=info.projection.converged & False)
+        return state, info._replace(projection=lazy)
+
+    broken = Learner(honest.init, honest.policy, update, honest.setting)
+    history = run_seeds(jax.random.split(jax.random.key(0), 2), cmdp, broken, 20)
+    result = evaluate(history, cmdp)
+    facts = summary.summarise(history, result)
+    console = Console(record=True, width=100, file=io.StringIO())
+    summary.print_summary(console, facts, history, result, all_=False)
+    text = console.export_text()
+    assert "40 projections did NOT converge" in text
+    assert "1 fail" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--episodes", "0"], "--episodes must be a whole number, at least 1; got 0"),
+        (["--seeds", "0"], "--seeds must be at least 1"),
+        (["--learner", "clever"], "unknown learner 'clever'; the learners are pdgd-ops"),
+        (["--rates", "fast"], "unknown rates 'fast'"),
+        (["--rates", "1,-1"], "the rate eta must be positive"),
+        (["--solver", "magic"], "unknown solver 'magic'"),
+        (["--delta", "2"], "delta must lie strictly between 0 and 1"),
+        (["--out", "result.csv"], "--out must end in .npz"),
+        (["--out", "nowhere/result.npz"], "the folder nowhere does not exist"),
+    ],
+)
+def test_bad_runs_are_refused_in_a_sentence(pdgd, words, sentence):
+    code, out, err = pdgd("run", "two-phase", *words)
+    assert code == 2
+    assert sentence in " ".join(err.split())
+    assert out == ""
+
+
+def test_seeds_together_equal_runs_one_by_one():
+    cmdp = make("two-phase")
+    learner = pdgd_ops(cmdp.layers, 1, 30, solver=QUICK)
+    keys = jax.random.split(jax.random.key(3), 2)
+    said = []
+    together = run_seeds(keys, cmdp, learner, 30, checkpoints=7, on_checkpoint=said.append)
+    assert said == [0, *(int(t) for t in together.episode[0])]
+    alone = jax.vmap(lambda key: run(key, cmdp, learner, 30, checkpoints=7))(keys)
+    chex.assert_trees_all_equal(together, alone)
+
+
+def test_estimates_have_bands_of_students_t():
+    # Mean 2, standard error 1/sqrt(3), t(0.975, 2) = 4.302653.
+    found = summary.Estimate.of(np.array([1.0, 2.0, 3.0]))
+    assert found.mean == 2
+    assert found.half_width == pytest.approx(4.302653 / np.sqrt(3), rel=1e-6)
+    assert str(summary.Estimate.of(np.array([12345.6]))) == "12,346"
+    assert str(summary.Estimate(0.12345, 0.0123)) == "0.1235 ± 0.012"
+
+
+def test_a_curve_of_nothing_says_so():
+    assert "nothing to draw" in curve([1, 2], [np.nan, np.inf])
+    assert "5" in curve([1, 2], [5.0, 5.0])

@@ -1,0 +1,396 @@
+"""The whole simulator against a NumPy loop around OSQP: `python benchmarks/episodes.py`.
+
+Episodes per second of PDGD-OPS, everything included (draws, trajectories, learning, metrics),
+against the same algorithm as a researcher would write it: a NumPy loop, one seed at a time, with
+OSQP's C core as its projection (warm-started, factorised once per epoch, tolerance 1e-6; ours is at
+1e-9). Both continue from the same point of learning, every contestant runs in one process per core,
+all cores at the same time; they take turns, several rounds, and medians are shown. Compile time
+is stated apart.
+
+It also prints what each part of an episode costs, each compiled and timed alone, and the resident
+memory of a short and of a long run.
+"""
+
+import argparse
+import multiprocessing
+import os
+import resource
+import time
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from projection import CASES, Osqp, program_of
+
+from pdgd_jax import (
+    ProjectionInfo,
+    ProjectionResult,
+    make,
+    pdgd_ops,
+    rollout,
+    run,
+)
+from pdgd_jax.confidence import count, estimate
+from pdgd_jax.learners import Info
+from pdgd_jax.metrics import Comparators
+from pdgd_jax.metrics import init as init_metrics
+from pdgd_jax.metrics import update as update_metrics
+from pdgd_jax.projection import Solver
+from pdgd_jax.simulate import advance, start
+
+HORIZON = 10_000
+SCALE = 0.3  # of the confidence radii: with 1 nothing is learnt within the episodes timed here
+
+
+class Race(NamedTuple):
+    """A case, its lanes, and how many episodes are timed."""
+
+    lanes: int
+    before: int  # played before the clock starts
+    episodes: int  # ours
+    peer_episodes: int
+
+
+RACES = {"small": Race(256, 1000, 200, 150), "large": Race(32, 600, 100, 12)}
+
+
+def instance(name, seed):
+    case = CASES[name]
+    return make("random", sizes=case.sizes, num_actions=case.num_actions, branching=0, seed=seed)
+
+
+def learner_of(cmdp, solver="newton"):
+    return pdgd_ops(cmdp.layers, 1, HORIZON, confidence_scale=SCALE, solver=solver)
+
+
+# -- ours ----------------------------------------------------------------------------------------
+
+
+def _no_projection(layers, target, confidence, warm_start, tolerance):
+    """Costs nothing; for what is left of an episode without its projection."""
+    info = ProjectionInfo(jnp.zeros((), target.dtype), jnp.ones((), jnp.int32), jnp.ones((), bool))
+    return ProjectionResult(target, warm_start, info)
+
+
+NO_PROJECTION = Solver(lambda layers, dtype: (), _no_projection, (0.0, 0.0))
+
+
+class Ours:
+    """All seeds of this process in one compiled program."""
+
+    def __init__(self, name, core, lanes, solver="newton"):
+        race = RACES[name]
+        cmdp = instance(name, core)
+        learner = learner_of(cmdp, solver)
+
+        def many(carry, until):
+            episode = carry.episode[0]
+            one = lambda lane: advance(lane._replace(episode=episode), cmdp, learner, until)  # noqa: E731
+            return jax.vmap(one)(carry)
+
+        keys = jax.random.split(jax.random.key(core), lanes)
+        carry = jax.jit(jax.vmap(lambda key: start(key, cmdp, learner)))(keys)
+        begin = time.perf_counter()
+        self.program = jax.jit(many).lower(carry, jnp.int32(0)).compile()
+        self.compile_seconds = time.perf_counter() - begin
+        # Rates are those of HORIZON, so that the state here is that of a real run.
+        self.carry = jax.block_until_ready(self.program(carry, jnp.int32(race.before)))
+        self.until, self.total = jnp.int32(race.before + race.episodes), race.episodes * lanes
+
+    def measure(self):
+        begin = time.perf_counter()
+        carry = jax.block_until_ready(self.program(self.carry, self.until))
+        elapsed = time.perf_counter() - begin
+        assert not np.any(carry.metrics.unconverged)
+        return elapsed / self.total * 1e6
+
+
+# -- the peer ------------------------------------------------------------------------------------
+
+
+class NumpyLoop:
+    """One seed: the paper's boxes in NumPy, with OSQP."""
+
+    def __init__(self, name, core):
+        race = RACES[name]
+        self.episodes = race.peer_episodes
+        cmdp = instance(name, core)
+        learner = learner_of(cmdp)
+        seed = jax.random.key(core)
+        play = jax.jit(lambda key: advance(start(key, cmdp, learner), cmdp, learner, race.before))
+        self.first = jax.tree.map(np.asarray, play(seed).learner)
+        self.layers = cmdp.layers
+        self.transition = np.asarray(cmdp.mdp.transition)
+        self.reward_mean = np.asarray(cmdp.rewards.mean())
+        self.cost_mean = np.asarray(cmdp.constraints.mean()[0])
+        self.constants = [float(x) for x in learner.setting.rates]
+        sizes = cmdp.layers.sizes
+        A = int(cmdp.layers.num_actions)
+        logarithm = np.log(HORIZON * sum(sizes) * A / 0.05)
+        self.widths = 2 * logarithm * np.asarray(sizes[1:])[:, None, None]
+
+    def measure(self):
+        rng = np.random.default_rng(0)
+        pairs, valid = np.asarray(self.layers.action_mask), np.asarray(self.layers.triple_mask)
+        L, S, A = pairs.shape
+        primal, dual = self.first.primal, self.first.dual
+        q, lam, largest = primal.occupancy.copy(), dual.multipliers[0], primal.largest_loss
+        N, M = primal.visits.pairs.astype(float), primal.visits.triples.astype(float)
+        snapshot = primal.visits.pairs_at_start.copy()
+        center, radius = primal.confidence.center.copy(), primal.confidence.radius.copy()
+        C, eta = self.constants
+        earned = violated = 0.0
+        solver = Osqp.__new__(Osqp)
+        solver.reset()
+        program = program_of(self.layers, center, radius)
+        fresh, uniform = True, valid / np.maximum(valid.sum(-1, keepdims=True), 1)
+        n = int(valid.sum())
+        for t in range(self.episodes + 1):
+            if t == 1:  # the first sets the solver up, cold
+                begin = time.perf_counter()
+            mass = q.sum(-1)
+            total = mass.sum(-1, keepdims=True)
+            policy = np.where(total > 0, mass / np.where(total > 0, total, 1), pairs / A)
+            state, doubled = 0, False
+            arrival = np.zeros(S)
+            arrival[0] = 1.0
+            true = np.zeros((L, S, A))
+            for k in range(L):
+                true[k] = arrival[:, None] * policy[k]
+                arrival = np.einsum("xa,xay->y", true[k], self.transition[k])
+                action = rng.choice(A, p=policy[k, state] / policy[k, state].sum())
+                following = rng.choice(S, p=self.transition[k, state, action])
+                N[k, state, action] += 1
+                M[k, state, action, following] += 1
+                doubled |= N[k, state, action] >= max(1, 2 * snapshot[k, state, action])
+                state = following
+            if doubled:
+                snapshot = N.copy()
+                seen = np.maximum(N, 1)
+                center = np.where(N[..., None] > 0, M / seen[..., None], uniform)
+                radius = np.where(N > 0, SCALE * np.sqrt(self.widths / seen), 2.0) * pairs
+                program, fresh = program_of(self.layers, center, radius), True
+            reward = (rng.uniform(size=pairs.shape) < self.reward_mean) * pairs
+            cost = np.where(rng.uniform(size=pairs.shape) < (1 + self.cost_mean) / 2, 1.0, -1.0)
+            cost = cost * pairs
+            earned += (reward * true).sum()
+            violated += (cost * true).sum()
+            loss = lam * cost - reward
+            largest = max(largest, np.abs(loss).max())
+            target = q - loss[..., None] / (largest * C * np.sqrt(HORIZON))
+            lam = np.clip(lam + eta * (cost * mass).sum(), 0, HORIZON**0.25)
+            solver.solve(program, np.r_[-target[valid], np.zeros(n)], fresh)
+            q = np.zeros(valid.shape)
+            q[valid] = np.maximum(solver.answer.x[:n], 0)
+            fresh = False
+        return (time.perf_counter() - begin) / self.episodes * 1e6
+
+
+def _nudge(t, leaf):
+    if jnp.issubdtype(leaf.dtype, jnp.floating):
+        return leaf + 1e-14 * t.astype(leaf.dtype)
+    if jnp.issubdtype(leaf.dtype, jnp.integer):
+        return leaf + (t >> 20).astype(leaf.dtype)  # 0, which the compiler cannot know
+    return leaf
+
+
+# -- parts ---------------------------------------------------------------------------------------
+
+
+class Part(Ours):
+    """One part of an episode alone, over and over, in a program of its own."""
+
+    def __init__(self, name, core, lanes, part):
+        super().__init__(name, core, lanes, solver=NO_PROJECTION)
+        cmdp = instance(name, core)
+        race, carry = RACES[name], self.carry
+        comparators = Comparators.default(cmdp)
+
+        def draw(t, lane):
+            outcome, _ = cmdp.draw(
+                jax.random.fold_in(lane.key, t), lane.processes, t, policy_of(lane)
+            )
+            return outcome.reward.sum() + outcome.constraints.sum()
+
+        def play(t, lane):
+            path = rollout(jax.random.fold_in(lane.key, t), cmdp.mdp, policy_of(lane))
+            return (path.states.sum() + path.actions.sum()).astype(float)
+
+        def confidence(t, lane):
+            visits, path = lane.learner.primal.visits, fixed_path(t)
+            visits, _ = count(cmdp.layers, visits, path)
+            found = estimate(
+                cmdp.layers,
+                visits,
+                num_episodes=HORIZON,
+                delta=jnp.asarray(0.05),
+                scale=jnp.asarray(SCALE) + 1e-9 * t,
+            )
+            return found.center.sum() + found.radius.sum()
+
+        def metrics(t, lane):
+            primal = lane.learner.primal
+            outcome, _ = fixed_outcome
+            multipliers = lane.learner.dual.multipliers
+            info = Info(
+                primal.occupancy + 1e-12 * t,
+                primal.confidence,
+                multipliers,
+                multipliers,
+                -outcome.reward,
+                primal.visits.epoch,
+                ProjectionInfo(jnp.zeros(()), jnp.ones((), jnp.int32), jnp.ones((), bool)),
+            )
+            first = init_metrics(cmdp, comparators)
+            new = update_metrics(
+                first, cmdp, comparators, policy_of(lane), fixed_path(t), outcome, info
+            )
+            return sum(leaf.astype(float).sum() for leaf in jax.tree.leaves(new))
+
+        learner = learner_of(cmdp, NO_PROJECTION)
+        policy_of = lambda lane: learner.policy(lane.learner)  # noqa: E731
+        uniform = cmdp.layers.uniform_policy()
+        fixed_outcome = cmdp.draw(jax.random.key(1), cmdp.init(jax.random.key(0)), 0, uniform)
+        path = rollout(jax.random.key(2), cmdp.mdp, uniform)
+        fixed_path = lambda t: path._replace(actions=path.actions + 0 * t)  # noqa: E731
+        body = {"draws": draw, "trajectories": play, "confidence": confidence, "metrics": metrics}
+
+        def many(carry, until):
+            def lane(lane):
+                def step(t, total):
+                    # Something that changes, or the compiler would move the work out of the loop.
+                    moved = jax.tree.map(partial(_nudge, t), lane)
+                    return total + body[part](t, moved)
+
+                return jax.lax.fori_loop(0, until, step, jnp.zeros(()))
+
+            return jax.vmap(lane)(carry)
+
+        self.many = jax.jit(many).lower(carry, jnp.int32(0)).compile()
+        self.steps, self.lanes = race.episodes, lanes
+
+    def measure(self):
+        begin = time.perf_counter()
+        jax.block_until_ready(self.many(self.carry, jnp.int32(self.steps)))
+        return (time.perf_counter() - begin) / self.steps / self.lanes * 1e6
+
+
+# -- the run -------------------------------------------------------------------------------------
+
+
+def worker(connection, core):
+    """One process: builds what it is asked for, and measures it when told."""
+    os.sched_setaffinity(0, {core % os.cpu_count()})
+    jax.config.update("jax_enable_x64", True)
+    built = {}
+    while True:
+        request = connection.recv()
+        if request is None:
+            return
+        kind, settings = request
+        label = (kind, tuple(sorted(settings.items())))
+        if label not in built:
+            settings = dict(settings)
+            if settings.get("solver") == "none":
+                settings["solver"] = NO_PROJECTION
+            built[label] = {"ours": Ours, "numpy": NumpyLoop, "part": Part}[kind](
+                core=core, **settings
+            )
+        contestant = built[label]
+        connection.send((contestant.measure(), getattr(contestant, "compile_seconds", 0.0)))
+
+
+class Pool:
+    """One process per core, all asked the same at the same time."""
+
+    def __init__(self):
+        context = multiprocessing.get_context("spawn")
+        self.pipes = []
+        for core in range(os.cpu_count()):
+            ours, theirs = context.Pipe()
+            context.Process(target=worker, args=(theirs, core), daemon=True).start()
+            self.pipes.append(ours)
+
+    def ask(self, kind, **settings):
+        for pipe in self.pipes:
+            pipe.send((kind, settings))
+        answers = [pipe.recv() for pipe in self.pipes]
+        return np.mean([a[0] for a in answers]), np.max([a[1] for a in answers])
+
+
+def race(pool, name, rounds):
+    lanes = RACES[name].lanes
+    contestants = {
+        "numpy": partial(pool.ask, "numpy", name=name),
+        "ours": partial(pool.ask, "ours", name=name, lanes=lanes),
+        "rest": partial(pool.ask, "ours", name=name, lanes=lanes, solver="none"),
+    }
+    times = {label: [] for label in contestants}
+    compile_seconds = {}
+    for label, ask in contestants.items():
+        _, compile_seconds[label] = ask()  # warm up
+    for _ in range(rounds):
+        for label, ask in contestants.items():
+            times[label].append(ask()[0])
+    median = {label: float(np.median(values)) for label, values in times.items()}
+    ratios = np.array(times["numpy"]) / np.array(times["ours"])
+    cores = os.cpu_count()
+    sizes = CASES[name].sizes
+    print(f"\n{name}: sizes {sizes}, A = {CASES[name].num_actions}, {lanes} seeds per process")
+    for label, text in (("numpy", "NumPy loop with OSQP, 1e-6"), ("ours", "pdgd_jax, 1e-9")):
+        speed = cores / median[label] * 1e6
+        each = f"{median[label]:10,.1f} us per episode and core"
+        print(f"  {text:28} {each}, {speed:10,.0f} episodes/s")
+    print(
+        f"  ratio {np.median(ratios):.1f} (rounds from {ratios.min():.1f} to {ratios.max():.1f}); "
+        f"compile time {compile_seconds['ours']:.1f} s"
+    )
+    rest, whole = median["rest"], median["ours"]
+    print(f"  all but the projection: {rest:.1f} us, {100 * rest / whole:.0f}% of an episode")
+    for part in ("draws", "trajectories", "confidence", "metrics"):
+        ask = partial(pool.ask, "part", name=name, lanes=lanes, part=part)
+        alone = float(np.median([ask()[0] for _ in range(3)]))
+        print(f"    {part:14} {alone:8.2f} us, {100 * alone / whole:4.1f}%, timed alone")
+
+
+def resident(num_episodes, pipe):
+    """Peak resident memory, in MiB, of a run of that length."""
+    jax.config.update("jax_enable_x64", True)
+    cmdp = make("random", sizes=(1, 2, 1), num_actions=2)
+    learner = pdgd_ops(cmdp.layers, 1, num_episodes)
+    jax.block_until_ready(run(jax.random.key(0), cmdp, learner, num_episodes))
+    pipe.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
+def memory():
+    context = multiprocessing.get_context("spawn")
+    peaks = []
+    for num_episodes in (10**4, 10**6):
+        ours, theirs = context.Pipe()
+        process = context.Process(target=resident, args=(num_episodes, theirs))
+        process.start()
+        peaks.append(ours.recv())
+        process.join()
+    print(
+        f"\nresident memory: {peaks[0]:.0f} MiB for 10^4 episodes, {peaks[1]:.0f} MiB for 10^6 "
+        f"({100 * (peaks[1] / peaks[0] - 1):+.1f}%)"
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", choices=sorted(RACES), help="one case")
+    parser.add_argument("--no-memory", action="store_true")
+    options = parser.parse_args()
+    pool = Pool()
+    for name in [options.only] if options.only else RACES:
+        race(pool, name, options.rounds)
+    if not options.no_memory:
+        memory()
+
+
+if __name__ == "__main__":
+    main()
