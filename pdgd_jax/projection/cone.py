@@ -122,17 +122,34 @@ def _tail(point: Array, center: Array) -> Array:
     return sum(terms, start=jnp.zeros((), point.dtype))
 
 
-def _levels(point: Array, middle: Array, offset: Array) -> tuple[Array, Array, Array]:
-    """Left-hand sides of the equations of the two levels at every entry's breakpoints.
+def _one_where(condition: Array, like: Array) -> Array:
+    """1 or 0 instead of true or false: bytes among numbers would keep loops from vectorising."""
+    return jnp.where(condition, jnp.ones_like(like), jnp.zeros_like(like))
 
-    `middle` is $p s$ and `offset` is $u - p s$.
+
+def _compare(point: Array, center: Array, radius: Array, mass: Array) -> tuple[Array, Array, Array]:
+    """The equations of the two levels, evaluated at every entry's breakpoints.
+
+    Returns:
+      For each entry, 1 or 0: it lies above alpha; it lies below beta; it is positive even so.
     """
     zero = jnp.zeros((), point.dtype)
-    pairs = list(zip(_rows(point), _rows(middle), strict=True))
-    above = sum((positive_part(row - offset) for row in _rows(offset)), start=zero)
-    below = sum((_between(u - offset, upper) for u, upper in pairs), start=zero)
-    emptied = sum((_between(u - point, upper) for u, upper in pairs), start=zero)
-    return above, below, emptied
+    middle = center * mass
+    offset = point - middle
+    kept = (1 - radius) * mass
+
+    def compare(point: Array, middle: Array, offset: Array) -> tuple[Array, Array, Array]:
+        pairs = list(zip(_rows(point), _rows(middle), strict=True))
+        above = sum((positive_part(row - offset) for row in _rows(offset)), start=zero)
+        below = sum((_between(u - offset, upper) for u, upper in pairs), start=zero)
+        emptied = sum((_between(u - point, upper) for u, upper in pairs), start=zero)
+        return (
+            _one_where(above < radius * mass, point),
+            _one_where((below > kept) & (radius > 0), point),
+            _one_where(emptied < kept, point),
+        )
+
+    return fence(compare, point, middle, offset)
 
 
 TIGHT, OPEN, APEX = 0.0, 1.0, 2.0
@@ -218,11 +235,10 @@ def classify(point: Array, center: Array, half_radius: Array, mass: Array) -> Co
       The pieces; `pieces.occupancy` is the projection if `pieces.mass == pieces.mass_guess`.
     """
     radius = half_radius[None]
-    one, zero = jnp.ones_like(point), jnp.zeros_like(point)
     positive = positive_part(point)
     tail = fence(_tail, point, center)
     positive_mass, positive_count, center_square, center_size, largest, least = _reduce(
-        (positive, jnp.where(point > 0, one, zero), center * center, center * jnp.abs(point)),
+        (positive, _one_where(point > 0, point), center * center, center * jnp.abs(point)),
         (point, radius * point - tail),
     )
     # The support function of the ball, h max(u) + min_t [sum_i p_i max(u_i, t) - h t]: where it is
@@ -231,46 +247,32 @@ def classify(point: Array, center: Array, half_radius: Array, mass: Array) -> Co
     rounding = 2 * jnp.finfo(point.dtype).eps * (center_size + jnp.abs(largest))
     unknown = positive_part(support) / (center_square + half_radius * half_radius)
     guess = jnp.where(mass > 0, mass, unknown)
-    masses = guess[None]
-    above, below, emptied = fence(_levels, point, center * masses, point - center * masses)
 
-    # The pieces at this mass: U raised, D lowered but positive, L lowered or removed, and M the
-    # rest, where q = p s.
-    kept = (1 - radius) * masses
-    raised = above < radius * masses
-    lowered = (below > kept) & (radius > 0) & ~raised
-    reduced = lowered & (emptied < kept)
-    middle = ~(raised | lowered)
+    # The pieces at this mass, each 1 or 0: U raised, D lowered but positive, L lowered or removed,
+    # and M the rest, where q = p s.
+    raised, low, positive_still = _compare(point, center, radius, guess[None])
+    lowered = low * (1 - raised)
+    reduced = lowered * positive_still
+    middle = 1 - raised - lowered
     excess = positive_part(positive - center * positive_mass[None])
     # Three sums at a time: with more the registers do not suffice.
     sums = (
-        *_reduce([jnp.where(raised, x, zero) for x in (one, point, center)]),
-        *_reduce(
-            [
-                jnp.where(reduced, one, zero),
-                jnp.where(reduced, point, zero),
-                jnp.where(lowered, center, zero),
-            ]
-        ),
-        *_reduce([*(jnp.where(middle, center * x, zero) for x in (point, center)), excess]),
+        *_reduce((raised, raised * point, raised * center)),
+        *_reduce((reduced, reduced * point, lowered * center)),
+        *_reduce((middle * center * point, middle * center * center, excess)),
     )
     common = fence(
         _settle, *sums, positive_count, positive_mass, half_radius, support, rounding, guess
     )
     each = _Common(*(x[None] for x in common))
-    tight, open_ = each.kind == TIGHT, each.kind == OPEN
-    upper = (tight & raised) | (open_ & (point > 0))
-    lower, inner = tight & reduced, tight & middle
-
-    def pick(of_upper: Array, of_lower: Array, of_inner: Array) -> Array:
-        return jnp.where(
-            upper, of_upper, jnp.where(lower, of_lower, jnp.where(inner, of_inner, zero))
-        )
-
+    tight = _one_where(each.kind == TIGHT, point)
+    upper = tight * raised + _one_where((each.kind == OPEN) & (point > 0), point)
+    lower, inner = tight * reduced, tight * middle
+    shifted = point - upper * each.level_u - lower * each.level_d
     return ConePieces(
-        value=pick(point - each.level_u, point - each.level_d, center * each.mass),
-        weight=pick(each.weight_u, each.weight_d, center),
-        block=pick(each.block_u, each.block_d, zero),
+        value=jnp.where(upper + lower > 0, shifted, inner * center * each.mass),
+        weight=upper * each.weight_u + lower * each.weight_d + inner * center,
+        block=upper * each.block_u + lower * each.block_d,
         gain=common.gain,
         mass=common.mass,
         mass_guess=common.mass_guess,

@@ -63,9 +63,13 @@ ROUNDS = 3
 # A first, an inner and a last layer; shorter horizons are padded by layers without actions.
 MIN_LAYERS = 3
 
+# The block elimination is written out for at most so many layers, else it is a loop: for the time
+# to compile.
+UNROLLED_LAYERS = 6
+
 # On a CPU, lanes are processed in groups of about this many variables: a group's arrays fit the
 # first caches, and a slow lane delays few others. Elsewhere all at once, as far as memory goes.
-VARIABLES_AT_ONCE_CPU = 1600
+VARIABLES_AT_ONCE_CPU = 3200
 VARIABLES_AT_ONCE = 2**24
 
 
@@ -98,10 +102,13 @@ class _Cones(NamedTuple):
 
     @classmethod
     def of(cls, problem: Problem) -> "_Cones":
-        # Of the next states of the last layer only one is present.
-        last = problem.target[:, -1].max(0)
-        flat = (_join(x) for x in (problem.target, problem.center, problem.half_radius))
-        return cls(*flat, last, problem.conserved)
+        return cls(
+            target=_join(problem.target),
+            center=_join(problem.center),
+            half_radius=_join(problem.half_radius),
+            last=problem.target[:, -1].max(0),  # of these next states only one is present
+            free=problem.conserved,
+        )
 
 
 def _join(array: Array) -> Array:
@@ -161,15 +168,6 @@ class _Found(NamedTuple):
     def of(cls, iterate: _Iterate) -> "_Found":
         start = WarmStart(iterate.start.potential, iterate.pieces.mass)
         return cls(start, iterate.pieces.occupancy, *iterate[2:3], *iterate[4:])
-
-
-def _unrolled_sum(array: Array, axis: int) -> Array:
-    """Sum over a short axis, as one elementwise loop over the rest.
-
-    XLA's own reductions are slower at these shapes.
-    """
-    entries = (lax.index_in_dim(array, i, axis, keepdims=False) for i in range(array.shape[axis]))
-    return sum(entries, start=jnp.zeros((), array.dtype))
 
 
 def _over_pairs(array: Array, last: Array) -> Array:
@@ -280,12 +278,12 @@ def _solve(hessian: _Hessian, right: Array) -> Array:
         block = block + jnp.where(is_pivot, own[:, None], 0)
         table = jnp.concatenate([block, across, (rhs - shift)[:, None]], 1)  # [S, 2S + 1, B]
         for i in range(num_states):
-            pivot_row = (table[i] / table[i, i][None])[None]
-            reduced = table - table[:, i, None] * pivot_row
-            table = jnp.where(is_pivot[i][:, None], pivot_row, reduced)
-        solved = table[:, num_states:]  # block^-1 [across, rhs]
-        product: Any = sum(across[i][:, None] * solved[i][None] for i in range(num_states))
-        return (into - product[:, :-1], product[:, -1]), solved
+            column, table = table[:, :1], table[:, 1:]
+            pivot_row = (table[i] / column[i])[None]
+            table = jnp.where(is_pivot[i][:, None], pivot_row, table - column * pivot_row)
+        # What is left is block^-1 [across, rhs].
+        product: Any = sum(across[i][:, None] * table[i][None] for i in range(num_states))
+        return (into - product[:, :-1], product[:, -1]), table
 
     def substitute(after: Array, solved: Array) -> tuple[Array, Array]:
         here = solved[:, -1] - sum(solved[:, i] * after[i][None] for i in range(num_states))
@@ -296,9 +294,10 @@ def _solve(hessian: _Hessian, right: Array) -> Array:
     start = into[0] - root[:, None] * slope[None], slope * right[0, :1]
     nothing = jnp.zeros_like(into[:1])
     layers = own[1:], jnp.concatenate([into[1:], nothing]), jnp.concatenate([across, nothing])
-    _, solved = lax.scan(eliminate, start, (*layers, right[1:]))
-    _, change = lax.scan(substitute, jnp.zeros_like(root), solved, reverse=True)
-    first = right[0, 0] / own[0, 0] - _unrolled_sum(slope * change[0], 0)
+    scan = partial(lax.scan, unroll=right.shape[0] <= UNROLLED_LAYERS)
+    _, solved = scan(eliminate, start, (*layers, right[1:]))
+    _, change = scan(substitute, jnp.zeros_like(root), solved, reverse=True)
+    first = right[0, 0] / own[0, 0] - (slope * change[0]).sum(0)
     return jnp.concatenate([jnp.zeros_like(right[:1]).at[0, 0].set(first), change])
 
 
@@ -307,7 +306,7 @@ def _newton_point(cones: _Cones, iterate: _Iterate, damping: Array) -> WarmStart
     pieces, last = iterate.pieces, iterate.last
     change = _solve(_hessian(cones, pieces, last, damping), -iterate.gradient)
     here, ahead = _around(change, last.shape[1])
-    mass = pieces.mass + pieces.gain * (here - _unrolled_sum(pieces.weight * ahead, 0))
+    mass = pieces.mass + pieces.gain * (here - (pieces.weight * ahead).sum(0))
     return WarmStart(iterate.start.potential + change, mass)
 
 
