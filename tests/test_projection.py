@@ -42,8 +42,8 @@ compiled = jax.jit(jax.vmap(lane_of("newton")))
 def many(*problems, warm_start=None):
     """`project` on `LANES` lanes of `SHAPE`; with or without warm start the same program."""
     if warm_start is None:
-        L, S, A = SHAPE
-        warm_start = newton.WarmStart(np.zeros((LANES, L, S)), np.zeros((LANES, L, S, A)))
+        cold = cold_start(Layers(*(array[0] for array in problems[:2])))
+        warm_start = jax.tree.map(lambda x: np.stack([x] * LANES), cold)
     return compiled(*problems, warm_start)
 
 

@@ -36,15 +36,13 @@ ABSENT = -1e30
 class ConePieces(NamedTuple):
     r"""The linear piece of the projection that holds at a point and a guess of the mass.
 
-    With $c = w \sqrt{\text{gain}}$ and $e$ the `block`, the projection and its generalised Jacobian
-    are
+    With $c = w \sqrt{\text{gain}}$ and $e$ the `block`, the projection's generalised Jacobian is
 
-    $$q = \text{shape} + w \cdot \text{mass}, \qquad
-    J_{ij} = c_i c_j - \max(e_i e_j, 0) + [i = j][e_i \ne 0].$$
+    $$J_{ij} = c_i c_j - \max(e_i e_j, 0) + [i = j][e_i \ne 0].$$
 
     Attributes:
+      value: `[S, ...]`, the projection, if the mass is exact; else some entries may be negative.
       weight: `[S, ...]`, $w$; sums to one over the entries (to zero at the apex).
-      shape: `[S, ...]`; sums to zero over the entries.
       block: `[S, ...]`, $+1/\sqrt{|U|}$ on the raised entries, $-1/\sqrt{|D|}$ on the lowered
         positive ones and 0 on the others: equal signs mark the entries that move together.
       gain: `[...]`, $1 / w^\top w$; 0 at the apex.
@@ -52,8 +50,8 @@ class ConePieces(NamedTuple):
       mass_guess: `[...]`, the mass at which the pieces were found.
     """
 
+    value: Array
     weight: Array
-    shape: Array
     block: Array
     gain: Array
     mass: Array
@@ -62,7 +60,7 @@ class ConePieces(NamedTuple):
     @property
     def occupancy(self) -> Array:
         """The projection `[S, ...]`; rounding may leave entries at -1e-17, hence the clip."""
-        return jnp.maximum(self.shape + self.weight * self.mass[None], 0)
+        return jnp.maximum(self.value, 0)
 
 
 def _reduce(added: Sequence[Array], largest: Sequence[Array] = ()) -> list[Array]:
@@ -88,7 +86,8 @@ def _larger(x: Array, y: Array) -> Array:
 
 def _between(x: Array, upper: Array) -> Array:
     """`clip(x, 0, upper)`, likewise."""
-    return jnp.where(x < upper, positive_part(x), upper)
+    x = positive_part(x)
+    return jnp.where(x < upper, x, upper)
 
 
 def fence(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -123,17 +122,102 @@ def _tail(point: Array, center: Array) -> Array:
     return sum(terms, start=jnp.zeros((), point.dtype))
 
 
-def _levels(point: Array, middle: Array, offset: Array) -> tuple[Array, Array, Array]:
-    """Left-hand sides of the equations of the two levels at every entry's breakpoints.
+def _one_where(condition: Array, like: Array) -> Array:
+    """1 or 0 instead of true or false: bytes among numbers would keep loops from vectorising."""
+    return jnp.where(condition, jnp.ones_like(like), jnp.zeros_like(like))
 
-    `middle` is $p s$ and `offset` is $u - p s$.
+
+def _compare(point: Array, center: Array, radius: Array, mass: Array) -> tuple[Array, Array, Array]:
+    """The equations of the two levels, evaluated at every entry's breakpoints.
+
+    Returns:
+      For each entry, 1 or 0: it lies above alpha; it lies below beta; it is positive even so.
     """
     zero = jnp.zeros((), point.dtype)
-    pairs = list(zip(_rows(point), _rows(middle), strict=True))
-    above = sum((positive_part(row - offset) for row in _rows(offset)), start=zero)
-    below = sum((_between(u - offset, upper) for u, upper in pairs), start=zero)
-    emptied = sum((_between(u - point, upper) for u, upper in pairs), start=zero)
-    return above, below, emptied
+    middle = center * mass
+    offset = point - middle
+    kept = (1 - radius) * mass
+
+    def compare(point: Array, middle: Array, offset: Array) -> tuple[Array, Array, Array]:
+        pairs = list(zip(_rows(point), _rows(middle), strict=True))
+        above = sum((positive_part(row - offset) for row in _rows(offset)), start=zero)
+        below = sum((_between(u - offset, upper) for u, upper in pairs), start=zero)
+        emptied = sum((_between(u - point, upper) for u, upper in pairs), start=zero)
+        return (
+            _one_where(above < radius * mass, point),
+            _one_where((below > kept) & (radius > 0), point),
+            _one_where(emptied < kept, point),
+        )
+
+    return fence(compare, point, middle, offset)
+
+
+TIGHT, OPEN, APEX = 0.0, 1.0, 2.0
+
+
+class _Common(NamedTuple):
+    """What the entries of a cone share: one number for each cone, `[...]`."""
+
+    kind: Array  # TIGHT, OPEN where the ball does not bind, or APEX
+    level_u: Array  # q = u - level on the raised entries, and w and e there
+    weight_u: Array
+    block_u: Array
+    level_d: Array  # likewise on the lowered ones
+    weight_d: Array
+    block_d: Array
+    gain: Array
+    mass: Array
+    mass_guess: Array
+
+
+def _settle(
+    count_u: Array,
+    point_u: Array,
+    center_u: Array,
+    count_d: Array,
+    point_d: Array,
+    center_l: Array,
+    dot_m: Array,
+    square_m: Array,
+    excess: Array,
+    positive_count: Array,
+    positive_mass: Array,
+    half_radius: Array,
+    support: Array,
+    rounding: Array,
+    guess: Array,
+) -> _Common:
+    """The kind of each cone and its best mass, from sums over the pieces."""
+    apex = ~(support > rounding)
+    slack = (excess <= half_radius * positive_mass) | (half_radius >= 1)
+    per_u, per_d = 1 / jnp.maximum(count_u, 1), 1 / jnp.maximum(count_d, 1)
+    weight_u = jnp.where(count_u > 0, center_u + half_radius, 0) * per_u
+    weight_d = jnp.where(count_d > 0, center_l - half_radius, 0) * per_d
+    mean_u, mean_d = point_u * per_u, point_d * per_d
+    square = square_m + count_u * weight_u**2 + count_d * weight_d**2
+    tight_mass = (dot_m + weight_u * point_u + weight_d * point_d) / square
+    # Not positive: this piece ends before the solution, which is not the apex.
+    tight_mass = jnp.where(tight_mass > 0, tight_mass, guess / 8)
+    # alpha < beta: at this mass the ball does not bind, although it does at the solution. The slack
+    # piece leads back.
+    gap = (mean_u - weight_u * guess) - (mean_d - weight_d * guess)
+    crossed = (count_u > 0) & (count_d > 0) & (gap < -rounding)
+    open_ = slack | crossed
+
+    per_positive = 1 / jnp.maximum(positive_count, 1)
+    mass = jnp.where(apex, 0, jnp.where(open_, positive_mass, tight_mass))
+    return _Common(
+        kind=jnp.where(apex, APEX, jnp.where(open_, OPEN, TIGHT)).astype(mass.dtype),
+        level_u=jnp.where(open_, 0, mean_u - weight_u * mass),
+        weight_u=jnp.where(open_, per_positive, weight_u),
+        block_u=jnp.sqrt(jnp.where(open_, per_positive, per_u)),
+        level_d=mean_d - weight_d * mass,
+        weight_d=weight_d,
+        block_d=-jnp.sqrt(per_d),
+        gain=jnp.where(apex, 0, jnp.where(open_, positive_count, 1 / square)),
+        mass=mass,
+        mass_guess=jnp.where(apex | slack, mass, guess),
+    )
 
 
 def classify(point: Array, center: Array, half_radius: Array, mass: Array) -> ConePieces:
@@ -151,85 +235,47 @@ def classify(point: Array, center: Array, half_radius: Array, mass: Array) -> Co
       The pieces; `pieces.occupancy` is the projection if `pieces.mass == pieces.mass_guess`.
     """
     radius = half_radius[None]
-    one, zero = jnp.ones_like(point), jnp.zeros_like(point)
     positive = positive_part(point)
     tail = fence(_tail, point, center)
     positive_mass, positive_count, center_square, center_size, largest, least = _reduce(
-        (positive, jnp.where(point > 0, one, zero), center * center, center * jnp.abs(point)),
+        (positive, _one_where(point > 0, point), center * center, center * jnp.abs(point)),
         (point, radius * point - tail),
     )
     # The support function of the ball, h max(u) + min_t [sum_i p_i max(u_i, t) - h t]: where it is
     # not positive the projection is the apex.
     support = half_radius * largest - least
     rounding = 2 * jnp.finfo(point.dtype).eps * (center_size + jnp.abs(largest))
-    apex = ~(support > rounding)
     unknown = positive_part(support) / (center_square + half_radius * half_radius)
     guess = jnp.where(mass > 0, mass, unknown)
-    masses = guess[None]
-    above, below, emptied = fence(_levels, point, center * masses, point - center * masses)
 
-    # The pieces at this mass: U raised, D lowered but positive, L lowered or removed, and M the
-    # rest, where q = p s.
-    kept = (1 - radius) * masses
-    raised = above < radius * masses
-    lowered = (below > kept) & (radius > 0) & ~raised
-    reduced = lowered & (emptied < kept)
-    middle = ~(raised | lowered)
-    count_u, count_d, point_u, point_d, center_u, center_l, dot_m, square_m, excess = _reduce(
-        (
-            jnp.where(raised, one, zero),
-            jnp.where(reduced, one, zero),
-            jnp.where(raised, point, zero),
-            jnp.where(reduced, point, zero),
-            jnp.where(raised, center, zero),
-            jnp.where(lowered, center, zero),
-            jnp.where(middle, center * point, zero),
-            jnp.where(middle, center * center, zero),
-            positive_part(positive - center * positive_mass[None]),
-        )
+    # The pieces at this mass, each 1 or 0: U raised, D lowered but positive, L lowered or removed,
+    # and M the rest, where q = p s.
+    raised, low, positive_still = _compare(point, center, radius, guess[None])
+    lowered = low * (1 - raised)
+    reduced = lowered * positive_still
+    middle = 1 - raised - lowered
+    excess = positive_part(positive - center * positive_mass[None])
+    # Three sums at a time: with more the registers do not suffice.
+    sums = (
+        *_reduce((raised, raised * point, raised * center)),
+        *_reduce((reduced, reduced * point, lowered * center)),
+        *_reduce((middle * center * point, middle * center * center, excess)),
     )
-    slack = (excess <= half_radius * positive_mass) | (half_radius >= 1)
-
-    per_u, per_d = 1 / jnp.maximum(count_u, 1), 1 / jnp.maximum(count_d, 1)
-    weight_u = jnp.where(count_u > 0, center_u + half_radius, 0) * per_u
-    weight_d = jnp.where(count_d > 0, center_l - half_radius, 0) * per_d
-    mean_u, mean_d = point_u * per_u, point_d * per_d
-    square = square_m + count_u * weight_u**2 + count_d * weight_d**2
-    tight_mass = (dot_m + weight_u * point_u + weight_d * point_d) / square
-    # Not positive: this piece ends before the solution, which is not the apex.
-    tight_mass = jnp.where(tight_mass > 0, tight_mass, guess / 8)
-    # alpha < beta: at this mass the ball does not bind, although it does at the solution. The slack
-    # piece leads back.
-    gap = (mean_u - weight_u * guess) - (mean_d - weight_d * guess)
-    crossed = (count_u > 0) & (count_d > 0) & (gap < -rounding)
-    open_ = slack | crossed
-
-    per_positive = 1 / jnp.maximum(positive_count, 1)
-    gain = jnp.where(apex, 0, jnp.where(open_, positive_count, 1 / square))
-    new_mass = jnp.where(apex, 0, jnp.where(open_, positive_mass, tight_mass))
-    guess = jnp.where(apex | slack, new_mass, guess)
-
-    open_, apex = open_[None], apex[None]
-    upper = jnp.where(open_, point > 0, raised) & ~apex
-    lower = reduced & ~(open_ | apex)
-    inner = middle & ~(open_ | apex)
-
-    def spread(of_open: Array, of_raised: Array) -> Array:
-        return jnp.where(open_, of_open[None], of_raised[None])
-
-    upper_weight = spread(per_positive, weight_u)
-    upper_mean = spread(positive_mass * per_positive, mean_u)
-    upper_block = spread(jnp.sqrt(per_positive), jnp.sqrt(per_u))
-    below_weight = jnp.where(lower, weight_d[None], jnp.where(inner, center, zero))
-    below_shape = jnp.where(lower, point - mean_d[None], zero)
-    below_block = jnp.where(lower, -jnp.sqrt(per_d)[None], zero)
+    common = fence(
+        _settle, *sums, positive_count, positive_mass, half_radius, support, rounding, guess
+    )
+    each = _Common(*(x[None] for x in common))
+    tight = _one_where(each.kind == TIGHT, point)
+    upper = tight * raised + _one_where((each.kind == OPEN) & (point > 0), point)
+    lower, inner = tight * reduced, tight * middle
+    shifted = point - upper * each.level_u - lower * each.level_d
     return ConePieces(
-        weight=jnp.where(upper, upper_weight, below_weight),
-        shape=jnp.where(upper, point - upper_mean, below_shape),
-        block=jnp.where(upper, upper_block, below_block),
-        gain=gain,
-        mass=new_mass,
-        mass_guess=guess,
+        value=jnp.where(upper + lower > 0, shifted, inner * center * each.mass),
+        weight=upper * each.weight_u + lower * each.weight_d + inner * center,
+        block=upper * each.block_u + lower * each.block_d,
+        gain=common.gain,
+        mass=common.mass,
+        mass_guess=common.mass_guess,
     )
 
 

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array
@@ -47,10 +48,7 @@ from pdgd_jax.projection.problem import (
     Problem,
     entries_last,
     feasible_point,
-    flow_excess,
-    following,
     per_lane,
-    point_at,
 )
 
 __all__ = ["WarmStart", "solver"]
@@ -62,9 +60,16 @@ GLOBAL_STEPS = 1000
 HAND_OVER = 1e-6
 ROUNDS = 3
 
+# A first, an inner and a last layer; shorter horizons are padded by layers without actions.
+MIN_LAYERS = 3
+
+# In the local loop the block elimination is written out for at most so many layers. A loop takes
+# two to three times as long, but less to compile.
+UNROLLED_LAYERS = 6
+
 # On a CPU, lanes are processed in groups of about this many variables: a group's arrays fit the
 # first caches, and a slow lane delays few others. Elsewhere all at once, as far as memory goes.
-VARIABLES_AT_ONCE_CPU = 1600
+VARIABLES_AT_ONCE_CPU = 3200
 VARIABLES_AT_ONCE = 2**24
 
 
@@ -73,16 +78,78 @@ class WarmStart(NamedTuple):
 
     Attributes:
       potential: `[L, S]`, $y$.
-      mass: `[L, S, A]`, $q(x, a)$; 0 where it is not known.
+      mass: `[C]`, $q(x, a)$ of every cone (see `_Cones`); 0 where it is not known.
     """
 
     potential: Array
     mass: Array
 
 
+class _Cones(NamedTuple):
+    """A batch of problems without what only pads.
+
+    The first layer has one state, whatever the masks, and the last leads to one, so that its cones
+    are half-lines and nothing has to be found there. The $C = A + (L-2) S A$ cones of the other
+    layers lie side by side on one axis, each for all lanes: the compiler then sees one long inner
+    loop even for a single lane.
+    """
+
+    target: Array  # [S', C B], ABSENT where there is no variable
+    center: Array  # [S', C B]
+    half_radius: Array  # [C B]
+    last: Array  # [S, A, B], the target of the last layer
+    free: Array  # [L, S, B], 0 where the potential is fixed, else 1
+
+    @classmethod
+    def of(cls, problem: Problem) -> "_Cones":
+        return cls(
+            target=_join(problem.target),
+            center=_join(problem.center),
+            half_radius=_join(problem.half_radius),
+            last=problem.target[:, -1].max(0),  # of these next states only one is present
+            free=problem.conserved,
+        )
+
+
+def _join(array: Array) -> Array:
+    """The cones of an array over all pairs, `[..., L, S, A, B] -> [..., C B]`."""
+    first, inner = array[..., 0, 0, :, :], array[..., 1:-1, :, :, :]
+    return jnp.concatenate([x.reshape(*array.shape[:-4], -1) for x in (first, inner)], -1)
+
+
+def _split(array: Array, last: Array) -> tuple[Array, Array]:
+    """`[..., C B] -> [..., A, B], [..., L-2, S, A, B]`: the first layer, and the inner ones."""
+    num_states, num_actions, num_lanes = last.shape
+    start, where = array.shape[:-1], num_actions * num_lanes
+    inner = array[..., where:].reshape(*start, -1, num_states, num_actions, num_lanes)
+    return array[..., :where].reshape(*start, num_actions, num_lanes), inner
+
+
+def _occupancy(problem: Problem, found: "_Found") -> Array:
+    """The occupancy `[S', L, S, A, B]`."""
+    first, inner = _split(found.occupancy, found.last)
+    first = jnp.zeros_like(problem.target[:, :1]).at[:, 0, 0].set(first)
+    last = jnp.where(problem.present[:, -1:], found.last[None, None], 0)
+    return jnp.concatenate([first, inner, last], 1)
+
+
+def _around(potential: Array, num_actions: int) -> tuple[Array, Array]:
+    """The potentials of each cone's state and next states, `[L, S, B] -> [C B], [S', C B]`.
+
+    Lookups with constant indices: as broadcasts they take three times as long.
+    """
+    num_layers, num_states, num_lanes = potential.shape
+    pairs = (num_layers - 2) * num_states
+    state = np.repeat([0, *range(num_states, num_states + pairs)], num_actions)
+    following = (state // num_states + 1) * num_states + np.arange(num_states)[:, None]
+    flat = potential.reshape(-1, num_lanes)
+    return flat[state].reshape(-1), flat[following].reshape(num_states, -1)
+
+
 class _Iterate(NamedTuple):
-    start: WarmStart  # lanes last
+    start: WarmStart  # potential [L, S, B], mass [C B]
     pieces: ConePieces
+    last: Array  # [S, A, B], the occupancy of the last layer
     gradient: Array  # F q - b, [L, S, B]
     residual: Array  # [B]
     iterations: Array  # [B]
@@ -92,7 +159,8 @@ class _Found(NamedTuple):
     """What a loop ends with; the pieces, which are large, stay inside it."""
 
     start: WarmStart
-    occupancy: Array  # [S', L, S, A, B]
+    occupancy: Array  # [S', C B]
+    last: Array
     residual: Array
     iterations: Array
 
@@ -100,75 +168,73 @@ class _Found(NamedTuple):
     def of(cls, iterate: _Iterate) -> "_Found":
         pieces = iterate.pieces
         start = WarmStart(iterate.start.potential, pieces.mass)
-        return cls(start, pieces.occupancy, iterate.residual, iterate.iterations)
+        return cls(start, pieces.occupancy, iterate.last, iterate.residual, iterate.iterations)
 
 
-def _unrolled_sum(array: Array, axis: int) -> Array:
-    """Sum over a short axis, as one elementwise loop over the rest.
-
-    XLA's own reductions are slower at these shapes.
-    """
-    entries = (lax.index_in_dim(array, i, axis, keepdims=False) for i in range(array.shape[axis]))
-    return sum(entries, start=jnp.zeros((), array.dtype))
+def _over_pairs(array: Array, last: Array) -> Array:
+    """Sum over the pairs of each layer, `[S', C B] -> [L-1, S', B]`."""
+    first, inner = _split(array, last)
+    inner = inner.reshape(*inner.shape[:2], -1, inner.shape[-1])
+    return jnp.concatenate([first.sum(1)[None], inner.sum(2).swapaxes(0, 1)])
 
 
-def _over_pairs(array: Array) -> Array:
-    """Sum over states and actions, `[S', L, S, A, B] -> [L, S', B]`."""
-    return array.sum((2, 3)).swapaxes(0, 1)
+def _per_state(array: Array, last: Array) -> Array:
+    """Sum over actions: of the cones `[C B]` and the last layer `[S, A, B]`, `[L, S, B]`."""
+    first, inner = _split(array, last)
+    root = jnp.zeros_like(last[:, 0]).at[0].set(first.sum(0))
+    return jnp.concatenate([root[None], inner.sum(2), last.sum(1)[None]])
 
 
 def _evaluate(
-    problem: Problem,
+    cones: _Cones,
     start: WarmStart,
     iterations: Array,
     find_pieces: Callable[..., ConePieces] = classify,
 ) -> _Iterate:
     """The pieces, the flow they violate, and the residual at a point."""
-    point = point_at(problem, start.potential)
-    # Flat, so that the compiler sees one long inner loop over the cones of all lanes.
-    flat = [x.reshape(point.shape[0], -1) for x in (point, problem.center)]
-    flat += [x.reshape(-1) for x in (problem.half_radius, start.mass)]
-    pieces = fence(find_pieces, *flat)
-    entries, cones = point.shape, start.mass.shape
-    pieces = ConePieces(*(x.reshape(entries if x.ndim == 2 else cones) for x in pieces))
-    inflow = fence(_over_pairs, pieces.shape + pieces.weight * pieces.mass[None])
-    gradient = flow_excess(problem, pieces.mass.sum(2), inflow)
-    moved = jnp.abs(pieces.mass - pieces.mass_guess)
-    residual = jnp.maximum(jnp.abs(gradient).max((0, 1)), moved.max((0, 1, 2)))
-    return _Iterate(start, pieces, gradient, residual, iterations)
+    y = start.potential
+    here, ahead = _around(y, cones.last.shape[1])
+    point = cones.target + here[None] - ahead
+    pieces = fence(find_pieces, point, cones.center, cones.half_radius, start.mass)
+    last = positive_part(cones.last + y[-1][:, None])
+    outflow = _per_state(pieces.mass, last)
+    source = jnp.zeros_like(outflow[:1]).at[0, 0].set(1)
+    entered = jnp.concatenate([source, fence(_over_pairs, pieces.value, last)])
+    gradient = (outflow - entered) * cones.free
+    moved = jnp.abs(pieces.mass - pieces.mass_guess).reshape(-1, y.shape[-1])
+    residual = jnp.maximum(jnp.abs(gradient).max((0, 1)), moved.max(0))
+    return _Iterate(start, pieces, last, gradient, residual, iterations)
 
 
 class _Hessian(NamedTuple):
     r"""$F J F^\top + d I$, block tridiagonal over the layers."""
 
     own: Array  # [L, S, B], what a layer's own pairs add to its diagonal
-    into: Array  # [L, S, S, B], what a layer's pairs add to the diagonal block of the next layer
-    across: Array  # [L, S, S, B], the block between a layer and the next
-    free: Array  # [L, S, B], 0 where the potential is fixed
+    into: Array  # [L-1, S, S, B], what a layer's pairs add to the diagonal block of the next layer
+    root: Array  # [S, B], the block between the first layer, which is a single state, and the next
+    across: Array  # [L-2, S, S, B], the blocks between the inner layers and the next
 
 
-def _into_next_layer(pieces: ConePieces) -> Array:
-    r"""$\sum_{x,a} J(x,a)$ without its diagonal part, `[L, S', S', B]`."""
-    num_states, num_layers, _, num_actions, num_lanes = pieces.weight.shape
-    num_pairs = num_states * num_actions
+def _outer_sum(pieces: ConePieces, num_layers: int, num_lanes: int) -> Array:
+    r"""$\sum_{x,a} J(x,a)$ without its diagonal part, `[layers, S', S', B]`."""
+    num_states = pieces.weight.shape[0]
+    shape = (num_states, num_layers, -1, num_lanes)
+    weight, block = (x.reshape(shape) for x in (pieces.weight, pieces.block))
+    gain = pieces.gain.reshape(shape[1:])
+    num_pairs = gain.shape[1]
     if num_lanes == 1 and num_states >= 8:  # three matrix products are then the fastest
 
         def product(left: Array, right: Array) -> Array:
-            shape = (num_states, num_layers, num_pairs)
-            return jnp.einsum("ilp,jlp->lij", left.reshape(shape), right.reshape(shape))
+            return jnp.einsum("ilp,jlp->lij", left[..., 0], right[..., 0])
 
-        up = positive_part(pieces.block)
-        down = pieces.block - up
-        weights = product(pieces.weight * pieces.gain[None], pieces.weight)
+        up = positive_part(block)
+        down = block - up
+        weights = product(weight * gain[None], weight)
         return (weights - product(up, up) - product(down, down))[..., None]
-    shape = (num_states, num_layers, num_pairs, num_lanes)
     # [L, pairs, S', B]: an outer product over the last but one axis for each pair, written out as
     # one fused loop over contiguous lanes, twice as fast as a batched matrix product.
-    weight, block = (
-        fence(lambda x: jnp.moveaxis(x.reshape(shape), 0, 2), array)
-        for array in (pieces.weight, pieces.block)
-    )
-    gain = pieces.gain.reshape(num_layers, -1, 1, 1, num_lanes)
+    weight, block = (fence(lambda x: jnp.moveaxis(x, 0, 2), x) for x in (weight, block))
+    gain = gain[:, :, None, None]
     into: Any = sum(
         gain[:, i] * weight[:, i, :, None] * weight[:, i, None]
         - positive_part(block[:, i, :, None] * block[:, i, None])
@@ -177,20 +243,28 @@ def _into_next_layer(pieces: ConePieces) -> Array:
     return into
 
 
-def _hessian(problem: Problem, pieces: ConePieces, damping: Array) -> _Hessian:
-    free = problem.conserved
-    moving = fence(_over_pairs, jnp.where(pieces.block != 0, jnp.ones_like(pieces.block), 0))
+def _hessian(cones: _Cones, pieces: ConePieces, last: Array, damping: Array) -> _Hessian:
+    free, ahead = cones.free, cones.free[1:]
+    num_lanes = free.shape[-1]
+    where = last[0].size  # the cones of the first layer come first
+    first = jax.tree.map(lambda x: x[..., :where], pieces)
+    inner = jax.tree.map(lambda x: x[..., where:], pieces)
+    into = jnp.concatenate(
+        [_outer_sum(first, 1, num_lanes), _outer_sum(inner, free.shape[0] - 2, num_lanes)]
+    )
+    moving = fence(_over_pairs, jnp.where(pieces.block != 0, jnp.ones_like(pieces.block), 0), last)
     eye = jnp.eye(moving.shape[1], dtype=moving.dtype)[None, ..., None]
-    across = jnp.moveaxis((pieces.weight * pieces.gain[None]).sum(3), 0, 2)
+    root, across = (x.sum(-2) for x in _split(pieces.weight * pieces.gain[None], last))
+    own = _per_state(pieces.gain, jnp.where(last > 0, jnp.ones_like(last), 0))
     return _Hessian(
-        own=pieces.gain.sum(2) * free + (1 - free) + per_lane(damping, 3),
-        into=_into_next_layer(pieces) + eye * moving[:, :, None],
-        across=-across * free[:, :, None] * following(free)[:, None],
-        free=free,
+        own=own * free + (1 - free) + per_lane(damping, 3),
+        into=(into + eye * moving[:, :, None]) * ahead[:, :, None] * ahead[:, None],
+        root=-root * free[0, :1] * ahead[0],
+        across=-jnp.moveaxis(across, 0, 2) * free[1:-1, :, None] * free[2:, None],
     )
 
 
-def _solve(hessian: _Hessian, right: Array) -> Array:
+def _solve(hessian: _Hessian, right: Array, unroll: bool) -> Array:
     """Solve the symmetric positive definite system by block elimination along the layers.
 
     Each block is eliminated by Gauss-Jordan without pivoting, written out over the states so that
@@ -199,78 +273,94 @@ def _solve(hessian: _Hessian, right: Array) -> Array:
     num_states = right.shape[1]
     is_pivot = jnp.eye(num_states, dtype=bool)[..., None]
 
-    def eliminate(carry: tuple[Array, Array], layer: tuple[_Hessian, Array]) -> Any:
+    def eliminate(carry: tuple[Array, Array], layer: tuple[Array, Array, Array, Array]) -> Any:
         block, shift = carry
-        (own, into, across, free), rhs = layer
-        block = block * free[:, None] * free[None] + jnp.where(is_pivot, own[:, None], 0)
+        own, into, across, rhs = layer
+        block = block + jnp.where(is_pivot, own[:, None], 0)
         table = jnp.concatenate([block, across, (rhs - shift)[:, None]], 1)  # [S, 2S + 1, B]
         for i in range(num_states):
-            pivot_row = (table[i] / table[i, i][None])[None]
-            reduced = table - table[:, i, None] * pivot_row
-            table = jnp.where(is_pivot[i][:, None], pivot_row, reduced)
-        solved = table[:, num_states:]  # block^-1 [across, rhs]
-        product: Any = sum(across[i][:, None] * solved[i][None] for i in range(num_states))
-        return (into - product[:, :-1], product[:, -1]), solved
+            column, table = table[:, :1], table[:, 1:]
+            pivot_row = (table[i] / column[i])[None]
+            table = jnp.where(is_pivot[i][:, None], pivot_row, table - column * pivot_row)
+        # What is left is block^-1 [across, rhs].
+        product: Any = sum(across[i][:, None] * table[i][None] for i in range(num_states))
+        return (into - product[:, :-1], product[:, -1]), table
 
     def substitute(after: Array, solved: Array) -> tuple[Array, Array]:
         here = solved[:, -1] - sum(solved[:, i] * after[i][None] for i in range(num_states))
         return here, here
 
-    start = jnp.zeros_like(hessian.into[0]), jnp.zeros_like(right[0])
-    _, solved = lax.scan(eliminate, start, (hessian, right))
-    return lax.scan(substitute, start[1], solved, reverse=True)[1]
+    own, into, root, across = hessian
+    slope = root / own[0, :1]
+    start = into[0] - root[:, None] * slope[None], slope * right[0, :1]
+    nothing = jnp.zeros_like(into[:1])
+    layers = own[1:], jnp.concatenate([into[1:], nothing]), jnp.concatenate([across, nothing])
+    scan = partial(lax.scan, unroll=unroll and right.shape[0] <= UNROLLED_LAYERS)
+    _, solved = scan(eliminate, start, (*layers, right[1:]))
+    _, change = scan(substitute, jnp.zeros_like(root), solved, reverse=True)
+    first = right[0, 0] / own[0, 0] - (slope * change[0]).sum(0)
+    return jnp.concatenate([jnp.zeros_like(right[:1]).at[0, 0].set(first), change])
 
 
-def _newton_point(problem: Problem, iterate: _Iterate, damping: Array) -> WarmStart:
+def _newton_point(
+    cones: _Cones, iterate: _Iterate, damping: Array, unroll: bool = False
+) -> WarmStart:
     """Where the linear system of the current pieces is solved."""
-    pieces = iterate.pieces
-    change = _solve(_hessian(problem, pieces, damping), -iterate.gradient)
-    after = following(change).swapaxes(0, 1)[:, :, None, None]
-    ahead = _unrolled_sum(pieces.weight * after, 0)
-    mass = pieces.mass + pieces.gain * (change[:, :, None] - ahead)
+    pieces, last = iterate.pieces, iterate.last
+    change = _solve(_hessian(cones, pieces, last, damping), -iterate.gradient, unroll)
+    here, ahead = _around(change, last.shape[1])
+    mass = pieces.mass + pieces.gain * (here - (pieces.weight * ahead).sum(0))
     return WarmStart(iterate.start.potential + change, mass)
 
 
 def _select(lanes: Array, new: Any, old: Any) -> Any:
-    return jax.tree.map(lambda x, y: jnp.where(per_lane(lanes, x.ndim), x, y), new, old)
+    """`new` in these lanes and `old` in the others, for arrays whose last axis ends in lanes."""
+
+    def pick(x: Array, y: Array) -> Array:
+        each = jnp.tile(lanes, x.shape[-1] // lanes.size)
+        return jnp.where(per_lane(each, x.ndim), x, y)
+
+    return jax.tree.map(pick, new, old)
 
 
-def _unevaluated(problem: Problem, start: WarmStart, iterations: Array) -> _Iterate:
+def _unevaluated(cones: _Cones, start: WarmStart, iterations: Array) -> _Iterate:
     """Before the first evaluation: a Newton step from here changes nothing.
 
     The loops below begin with it and evaluate inside, so that the program, which takes longer to
     compile than to run, holds the evaluation only once.
     """
-    nothing = jnp.zeros_like(problem.target)
-    none = jnp.zeros_like(problem.half_radius)
+    nothing = jnp.zeros_like(cones.target)
+    none = jnp.zeros_like(cones.half_radius)
     pieces = ConePieces(nothing, nothing, nothing, none, start.mass, start.mass)
-    gradient = jnp.zeros_like(problem.conserved)
-    residual = jnp.full(iterations.shape, jnp.inf, problem.target.dtype)
-    return _Iterate(start, pieces, gradient, residual, iterations)
+    residual = jnp.full(iterations.shape, jnp.inf, cones.target.dtype)
+    last, gradient = jnp.zeros_like(cones.last), jnp.zeros_like(cones.free)
+    return _Iterate(start, pieces, last, gradient, residual, iterations)
 
 
-def _local(problem: Problem, start: WarmStart, tolerance: Array) -> _Iterate:
+def _local(cones: _Cones, start: WarmStart, tolerance: Array) -> _Found:
     """Newton on the pieces from `start`, until every lane is done or out of budget."""
 
-    def running(iterate: _Iterate) -> Array:
-        return (iterate.residual > tolerance) & (iterate.iterations < LOCAL_STEPS)
+    def running(found: _Found | _Iterate) -> Array:
+        return (found.residual > tolerance) & (found.iterations < LOCAL_STEPS)
 
-    def step(iterate: _Iterate) -> _Iterate:
-        # A lane that is done keeps its point, and evaluating it again gives the same result.
+    def step(carry: tuple[WarmStart, _Found]) -> tuple[WarmStart, _Found]:
+        start, before = carry
+        iterate = _evaluate(cones, start, before.iterations + running(before))
         lanes = running(iterate)
         damping = jnp.minimum(1e-3, 1e-3 * iterate.residual)
-        moved = lax.cond(
-            (iterate.iterations < 0).all(),
+        # A lane that is done keeps its point, and evaluating it again gives the same result.
+        start = lax.cond(
+            lanes.any(),
+            lambda: _select(lanes, _newton_point(cones, iterate, damping, True), iterate.start),
             lambda: iterate.start,
-            lambda: _select(lanes, _newton_point(problem, iterate, damping), iterate.start),
         )
-        return _evaluate(problem, moved, iterate.iterations + lanes)
+        return start, _Found.of(iterate)
 
-    first = _unevaluated(problem, start, jnp.full(tolerance.shape, -1, jnp.int32))
-    return lax.while_loop(lambda iterate: jnp.any(running(iterate)), step, first)
+    first = _Found.of(_unevaluated(cones, start, jnp.full(tolerance.shape, -1, jnp.int32)))
+    return lax.while_loop(lambda carry: running(carry[1]).any(), step, (start, first))[1]
 
 
-def _globalised(problem: Problem, tolerance: Array, found: _Found) -> _Iterate:
+def _globalised(cones: _Cones, tolerance: Array, found: _Found) -> _Iterate:
     r"""Damped Newton on the dual with exact cones, along a path of growing targets.
 
     For the lanes that are not done; the others keep their point. Far from the feasible set the
@@ -282,14 +372,19 @@ def _globalised(problem: Problem, tolerance: Array, found: _Found) -> _Iterate:
     Along the way steps are backtracked until they decrease the dual or halve the residual. The
     damping $0.1 \min(1, \|\nabla f\|)$ bounds the step where the Hessian is singular.
     """
-    present = problem.present
+
+    def scaled(target: Array, scale: Array) -> Array:
+        by = jnp.tile(scale, target.shape[-1] // scale.size)
+        return jnp.where(target > ABSENT / 2, target * per_lane(by, target.ndim), ABSENT)
 
     def evaluate(start: WarmStart, iterations: Array, scale: Array) -> _Iterate:
-        target = jnp.where(present, problem.target * per_lane(scale, 5), ABSENT)
-        return _evaluate(problem._replace(target=target), start, iterations, project_cone)
+        target, last = scaled(cones.target, scale), scaled(cones.last, scale)
+        smaller = cones._replace(target=target, last=last)
+        return _evaluate(smaller, start, iterations, project_cone)
 
     def dual(iterate: _Iterate) -> Array:
-        square = (iterate.pieces.occupancy**2).sum((0, 1, 2, 3))
+        square = (iterate.pieces.occupancy**2).sum(0).reshape(-1, tolerance.size).sum(0)
+        square += (iterate.last**2).sum((0, 1))
         return square / 2 - iterate.start.potential[0, 0]
 
     def running(iterate: _Iterate, scale: Array) -> Array:
@@ -303,7 +398,7 @@ def _globalised(problem: Problem, tolerance: Array, found: _Found) -> _Iterate:
         next_scale = jnp.where(grow, jnp.minimum(2 * scale, 1), scale)
         size = jnp.sqrt((iterate.gradient**2).sum((0, 1)))
         damping = 0.1 * jnp.where(jnp.isinf(iterate.residual), 1, jnp.minimum(1, size))
-        full = _newton_point(problem, iterate, damping).potential
+        full = _newton_point(cones, iterate, damping).potential
         change = full - iterate.start.potential
         slope = length * (iterate.gradient * change).sum((0, 1))
         grown = full * per_lane(next_scale / scale, 3)
@@ -328,10 +423,11 @@ def _globalised(problem: Problem, tolerance: Array, found: _Found) -> _Iterate:
 
     unfinished = ~(found.residual <= tolerance)
     cold = jax.tree.map(jnp.zeros_like, found.start)
-    largest = jnp.abs(jnp.where(present, problem.target, 0)).max((0, 1, 2, 3))
+    sizes = (jnp.where(x > ABSENT / 2, jnp.abs(x), 0) for x in (cones.target, cones.last))
+    largest = jnp.maximum(*(x.reshape(-1, tolerance.size).max(0) for x in sizes))
     scale = jnp.where(unfinished, jnp.minimum(1, 0.5 / jnp.maximum(largest, 0.5)), 1)
     start = _select(unfinished, cold, found.start)
-    first = _unevaluated(problem, start, found.iterations)
+    first = _unevaluated(cones, start, found.iterations)
     carry = first, jnp.zeros_like(scale), jnp.ones_like(scale), scale
     return lax.while_loop(lambda carry: jnp.any(running(carry[0], carry[3])), step, carry)[0]
 
@@ -351,7 +447,8 @@ def _project_lanes(
 ) -> tuple[Array, ...]:
     last = partial(jnp.moveaxis, source=0, destination=-1)
     problem = Problem.of(*map(last, (state_mask, action_mask, target, center, radius)))
-    start = WarmStart(last(potential) * problem.conserved, last(mass))
+    cones = _Cones.of(problem)
+    start = WarmStart(last(potential) * problem.conserved, last(mass).reshape(-1))
     start = jax.tree.map(lambda x: jnp.where(jnp.isfinite(x), x, 0), start)
     goal = jnp.where(problem.sound, tolerance, jnp.inf)
 
@@ -361,32 +458,33 @@ def _project_lanes(
 
     def solve_round(carry: tuple[_Found, Array]) -> tuple[_Found, Array]:
         before, rounds = carry
-        found = _Found.of(_local(problem, before.start, goal))
+        found = _local(cones, before.start, goal)
         loose = jnp.where(rounds < ROUNDS - 1, jnp.maximum(goal, HAND_OVER), goal)
         found = lax.cond(
             (found.residual <= goal).all(),
             lambda found: found,
-            lambda found: _Found.of(_globalised(problem, loose, found)),
+            lambda found: _Found.of(_globalised(cones, loose, found)),
             found,
         )
         return found._replace(iterations=before.iterations + found.iterations), rounds + 1
 
     endless = jnp.full(goal.shape, jnp.inf, goal.dtype)
     none = jnp.zeros(goal.shape, jnp.int32)
-    first = _Found(start, jnp.zeros_like(problem.target), endless, none)
+    nowhere = jnp.zeros_like(cones.target), jnp.zeros_like(cones.last)
+    first = _Found(start, *nowhere, endless, none)
     found, _ = lax.while_loop(undone, solve_round, (first, jnp.zeros((), jnp.int32)))
     converged = found.residual <= goal
     occupancy = lax.cond(
         converged.all(),
         lambda q: q,
         lambda q: _select(converged, q, feasible_point(problem, q)),
-        found.occupancy,
+        _occupancy(problem, found),
     )
     lanes_first = partial(jnp.moveaxis, source=-1, destination=0)
     return (
         lanes_first(entries_last(jnp.where(per_lane(problem.sound, 5), occupancy, jnp.nan))),
         lanes_first(found.start.potential),
-        lanes_first(found.start.mass),
+        lanes_first(found.start.mass.reshape(-1, goal.size)),
         jnp.where(problem.sound, found.residual, jnp.nan),
         jnp.maximum(found.iterations, 0),  # a lane that was never evaluated stands at -1
         converged & problem.sound,
@@ -431,13 +529,33 @@ def _merge_batches(axis_size: int, in_batched: Any, *arguments: Array) -> Any:
 def init(layers: Layers, dtype: Any) -> WarmStart:
     """No potential, and masses that are not known."""
     L, S, A = layers.shape
-    return WarmStart(jnp.zeros((L, S), dtype), jnp.zeros((L, S, A), dtype))
+    return WarmStart(
+        jnp.zeros((L, S), dtype), jnp.zeros(A + (max(L, MIN_LAYERS) - 2) * S * A, dtype)
+    )
 
 
 def solve(
     layers: Layers, target: Array, confidence: ConfidenceSet, warm_start: Any, tolerance: Any
 ) -> ProjectionResult:
     """Project one target; under `vmap`, all lanes together."""
+    L, S, A = layers.shape
+    if L < MIN_LAYERS:
+        target, center, radius, potential = (
+            jnp.pad(x, [(0, MIN_LAYERS - L)] + [(0, 0)] * (x.ndim - 1))
+            for x in (target, confidence.center, confidence.radius, warm_start.potential)
+        )
+        result = solve(
+            layers.pad_to((MIN_LAYERS, S, A)),
+            target,
+            ConfidenceSet(center, radius),
+            warm_start._replace(potential=potential),
+            tolerance,
+        )
+        potential = result.warm_start.potential[:L]
+        return result._replace(
+            occupancy=result.occupancy[:L],
+            warm_start=result.warm_start._replace(potential=potential),
+        )
     arguments = (
         layers.state_mask,
         layers.action_mask,
