@@ -98,6 +98,8 @@ def fence(function: Callable[..., Any], *arguments: Any) -> Any:
     its predicate is true for every number and for NaN, which the compiler cannot know.
     """
 
+    function = jax.jit(function)  # for its cache: it is traced three times
+
     def never(*arguments: Any) -> Any:
         return jax.tree.map(
             lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(function, *arguments)

@@ -435,6 +435,7 @@ def _globalised(cones: _Cones, tolerance: Array, found: _Found) -> _Iterate:
 # In what follows a batch has its lanes first, as `vmap` gives them.
 
 
+@jax.jit  # for its cache: `vmap` and the platforms trace it several times
 def _project_lanes(
     state_mask: Array,
     action_mask: Array,
