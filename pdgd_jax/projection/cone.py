@@ -97,7 +97,6 @@ def fence(function: Callable[..., Any], *arguments: Any) -> Any:
     `lax.optimization_barrier`, which is meant against that, before it fuses. A conditional stays;
     its predicate is true for every number and for NaN, which the compiler cannot know.
     """
-
     function = jax.jit(function)  # for its cache: it is traced three times
 
     def never(*arguments: Any) -> Any:
