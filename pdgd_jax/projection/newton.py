@@ -63,10 +63,6 @@ ROUNDS = 3
 # A first, an inner and a last layer; shorter horizons are padded by layers without actions.
 MIN_LAYERS = 3
 
-# In the local loop the block elimination is written out for at most so many layers. A loop takes
-# two to three times as long, but less to compile.
-UNROLLED_LAYERS = 6
-
 # On a CPU, lanes are processed in groups of about this many variables: a group's arrays fit the
 # first caches, and a slow lane delays few others. Elsewhere all at once, as far as memory goes.
 VARIABLES_AT_ONCE_CPU = 3200
@@ -264,7 +260,7 @@ def _hessian(cones: _Cones, pieces: ConePieces, last: Array, damping: Array) -> 
     )
 
 
-def _solve(hessian: _Hessian, right: Array, unroll: bool) -> Array:
+def _solve(hessian: _Hessian, right: Array) -> Array:
     """Solve the symmetric positive definite system by block elimination along the layers.
 
     Each block is eliminated by Gauss-Jordan without pivoting, written out over the states so that
@@ -295,19 +291,16 @@ def _solve(hessian: _Hessian, right: Array, unroll: bool) -> Array:
     start = into[0] - root[:, None] * slope[None], slope * right[0, :1]
     nothing = jnp.zeros_like(into[:1])
     layers = own[1:], jnp.concatenate([into[1:], nothing]), jnp.concatenate([across, nothing])
-    scan = partial(lax.scan, unroll=unroll and right.shape[0] <= UNROLLED_LAYERS)
-    _, solved = scan(eliminate, start, (*layers, right[1:]))
-    _, change = scan(substitute, jnp.zeros_like(root), solved, reverse=True)
+    _, solved = lax.scan(eliminate, start, (*layers, right[1:]))
+    _, change = lax.scan(substitute, jnp.zeros_like(root), solved, reverse=True)
     first = right[0, 0] / own[0, 0] - (slope * change[0]).sum(0)
     return jnp.concatenate([jnp.zeros_like(right[:1]).at[0, 0].set(first), change])
 
 
-def _newton_point(
-    cones: _Cones, iterate: _Iterate, damping: Array, unroll: bool = False
-) -> WarmStart:
+def _newton_point(cones: _Cones, iterate: _Iterate, damping: Array) -> WarmStart:
     """Where the linear system of the current pieces is solved."""
     pieces, last = iterate.pieces, iterate.last
-    change = _solve(_hessian(cones, pieces, last, damping), -iterate.gradient, unroll)
+    change = _solve(_hessian(cones, pieces, last, damping), -iterate.gradient)
     here, ahead = _around(change, last.shape[1])
     mass = pieces.mass + pieces.gain * (here - (pieces.weight * ahead).sum(0))
     return WarmStart(iterate.start.potential + change, mass)
@@ -351,7 +344,7 @@ def _local(cones: _Cones, start: WarmStart, tolerance: Array) -> _Found:
         # A lane that is done keeps its point, and evaluating it again gives the same result.
         start = lax.cond(
             lanes.any(),
-            lambda: _select(lanes, _newton_point(cones, iterate, damping, True), iterate.start),
+            lambda: _select(lanes, _newton_point(cones, iterate, damping), iterate.start),
             lambda: iterate.start,
         )
         return start, _Found.of(iterate)
