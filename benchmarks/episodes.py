@@ -369,9 +369,7 @@ def race(pool, name, rounds):
         f"compile time {compile_seconds['ours']:.1f} s"
     )
     kinder = np.median(np.array(without_epochs) / np.array(times["ours"]))
-    print(
-        f"  ratio {kinder:.1f} if building and factorising OSQP's program at new epochs were free"
-    )
+    print(f"  ratio {kinder:.1f} if OSQP's programs of new epochs came built and factorised")
     rest, whole = median["rest"], median["ours"]
     print(f"  all but the projection: {rest:.1f} us, {100 * rest / whole:.0f}% of an episode")
     for part in ("draws", "trajectories", "confidence", "metrics"):

@@ -158,7 +158,7 @@ def evaluate(history: History, cmdp: CMDP) -> Evaluation:
       >>> cmdp = make("random")
       >>> careful = learners.most_feasible(cmdp)
       >>> result = evaluate(run(jax.random.key(0), cmdp, careful, 200), cmdp)
-      >>> result.regret.shape, result.violation[-1] < 0 < result.regret[-1]
+      >>> result.regret.shape, bool(result.violation[-1] < 0 < result.regret[-1])
       ((200,), True)
     """
     if cmdp.layers.action_mask.ndim == 4:

@@ -16,6 +16,15 @@ jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
+def pytest_configure(config):
+    """Nearly all the time of the fast tests is compilation: they do without most optimisations.
+
+    The slow tests compile as a user does.
+    """
+    if config.option.markexpr == "not slow":
+        jax.config.update("jax_disable_most_optimizations", True)
+
+
 @pytest.fixture(params=["float32", "float64"])
 def precision(request):
     """Run a test in both precisions, as a user who has or has not enabled x64."""

@@ -116,6 +116,7 @@ def test_interval_regrets_are_against_the_comparators(cmdp):
     )
 
 
+@pytest.mark.slow
 def test_batches_and_stacks_keep_their_axes(cmdp):
     other = make("random", sizes=(1, 2, 1), num_actions=2, seed=1)
     both = stack([cmdp, other])
@@ -145,6 +146,7 @@ def never_fails(result):
         )
 
 
+@pytest.mark.slow
 def test_certificates_say_what_does_not_apply(cmdp):
     scaled = evaluate(
         play(cmdp, pdgd_ops(cmdp.layers, 1, T, confidence_scale=0.3, solver=QUICK)), cmdp

@@ -143,7 +143,7 @@ def all_learners(cmdp):
 NAMES = [
     "pdgd_ops",
     pytest.param("pdgd_ops with adam", marks=pytest.mark.slow),
-    "uc_o_gdps",
+    pytest.param("uc_o_gdps", marks=pytest.mark.slow),
     "uniform",
     "best_feasible",
     "most_feasible",

@@ -28,6 +28,7 @@ def test_every_public_name_exists_and_is_documented():
         assert name.startswith("__") or thing.__doc__, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", README, re.DOTALL))
 def test_the_code_of_the_readme_runs(block):
     exec(compile(block, "README.md", "exec"), {})

@@ -116,6 +116,7 @@ def check_contract(name, precision, role):
     np.testing.assert_allclose(batch, np.stack(loop), atol=rounding)
 
 
+@pytest.mark.slow
 @each_process
 def test_jit_equals_eager(name):
     process = PROCESSES[name]("reward")

@@ -232,6 +232,7 @@ def test_a_scan_carries_the_warm_start():
     )
 
 
+@pytest.mark.slow
 def test_float32():
     problems = batch(7, 32, (3, 3, 2))
     near = np.abs(problems[2]).max((1, 2, 3, 4)) < 5  # float32 resolves 1e-5 of targets like these
@@ -247,7 +248,9 @@ def test_float32():
     np.testing.assert_allclose(result.occupancy, exact, atol=3e-3)
 
 
-@pytest.mark.parametrize("solver", ["osqp", "projected_gradient"])
+@pytest.mark.parametrize(
+    "solver", ["osqp", pytest.param("projected_gradient", marks=pytest.mark.slow)]
+)
 def test_the_other_solvers_find_the_same_point_and_tell_the_truth(solver, monkeypatch):
     problems = batch(8, 8, (3, 3, 2), kind="medium")
     exact = jax.jit(jax.vmap(lane_of("newton")))(*problems)
@@ -409,6 +412,7 @@ def test_a_batch_is_cut_to_fit_memory():
     assert extra < 1800 * lane * 12
 
 
+@pytest.mark.slow
 def test_a_feasible_point_that_is_not_the_nearest_has_a_residual():
     layers, q, center, radius = simple_problem()
     confidence = ConfidenceSet(center, radius)

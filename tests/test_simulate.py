@@ -255,6 +255,7 @@ def test_another_setting_or_key_does_not_recompile(cmdp, player, history):
     assert _run._cache_size() == before
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_run(cmdp, player):
     """The compiled program of a run a thousand times as long needs the same memory."""
 
@@ -318,6 +319,7 @@ def test_float32_stays_close_over_many_episodes():
 # Loud and early.
 
 
+@pytest.mark.slow
 def test_a_process_that_leaves_its_range_is_not_a_plausible_number(cmdp):
     @processes.pytree
     class Growing(processes.AdversarialProcess):
