@@ -264,154 +264,167 @@ def _judge(name: str, measured: Any, bound: theory.Bound | Any, reason: str = ""
     )
 
 
+class _Case(NamedTuple):
+    """One run at its end, and why a kind of guarantee does not apply to it; empty where it does."""
+
+    problem: theory.Problem
+    run: History
+    last: Any  # the metrics at the end
+    rho: float
+    opt: float
+    regret: float
+    violation: float
+    stochastic_rewards: bool
+    stochastic_constraints: bool
+    slack: float  # for rounding
+    no_promise: str
+    no_multipliers: str
+    not_ended: str
+    other_radii: str
+    not_covered: str
+    infeasible: str
+
+
+def _case_of(cmdp: CMDP, run: History, rho: float, opt: float, regret: float) -> _Case:
+    setting, played = run.setting, int(run.episode[-1])
+    promises = setting is not None and setting.rates is not None
+    dual = setting is not None and setting.num_constraints is not None
+    horizon = played if setting is None or setting.num_episodes is None else setting.num_episodes
+    scale = _scale_of(run)
+    last = jax.tree.map(lambda x: x[-1], run.metrics)
+    no_promise = "" if promises else "the learner makes no such promise"
+    return _Case(
+        problem=_problem(cmdp, run, horizon),
+        run=run,
+        last=last,
+        rho=rho,
+        opt=opt,
+        regret=regret,
+        violation=float(np.max(run.violation[-1])),
+        stochastic_rewards=isinstance(cmdp.rewards, StochasticProcess),
+        stochastic_constraints=isinstance(cmdp.constraints, StochasticProcess),
+        slack=1e-9 if cmdp.mdp.transition.dtype == jnp.float64 else 1e-4,
+        no_promise=no_promise,
+        no_multipliers=no_promise or ("" if dual else "the learner has no multipliers"),
+        not_ended="" if played == horizon else f"the run stopped before its {horizon} episodes",
+        other_radii="" if scale == 1 else f"radii were scaled by {scale:g}",
+        not_covered="" if last.covered else "the true transitions left the confidence set",
+        infeasible="" if np.isfinite(opt) else "no policy satisfies the constraints",
+    )
+
+
 def _certificates(
     cmdp: CMDP, run: History, rho: float, opt: float, regret: float
 ) -> list[_Judgement]:
     """Every guarantee, for one run; those without meaning for it with the reason why."""
-    setting, last = run.setting, jax.tree.map(lambda x: x[-1], run.metrics)
-    precise = cmdp.mdp.transition.dtype == jnp.float64
-    learns = setting is not None and setting.rates is not None and setting.delta is not None
-    fixed = "" if learns else "the learner makes no such promise"
-    played = int(run.episode[-1])
-    horizon = played
-    if setting is not None and setting.num_episodes is not None:
-        horizon = setting.num_episodes
-    problem = _problem(cmdp, run, horizon)
-    scale = float(setting.confidence_scale) if learns else 1.0  # type: ignore[union-attr,arg-type]
-    ended = "" if played == horizon else f"the run stopped before its {horizon} episodes"
-    paper = "" if scale == 1 else f"radii were scaled by {scale:g}"
-    wide = "" if scale >= 1 else paper
-    covered = "" if last.covered else "the true transitions left the confidence set"
-    primal_only = setting is not None and setting.num_constraints is None
-    no_dual = fixed or ("the learner has no multipliers" if primal_only else "")
-    infeasible = "" if np.isfinite(opt) else "no policy satisfies the constraints"
-    fair = isinstance(cmdp.constraints, StochasticProcess)
-    regret_of = partial(
-        theory.regret_bound,
-        problem,
-        stochastic_rewards=isinstance(cmdp.rewards, StochasticProcess),
-        stochastic_constraints=fair,
-        rho=rho,
-        opt=opt,
-    )
-    violation_of = partial(
-        theory.violation_bound,
-        problem,
-        stochastic_rewards=isinstance(cmdp.rewards, StochasticProcess),
-        stochastic_constraints=fair,
-    )
-
-    condition = bool(rho > 0) and theory.slater_condition_holds(
-        rho, problem.num_layers, problem.num_constraints, horizon
-    )
-    allowed = "" if theory.rates_allow_multiplier_bound(problem) else "rates other than the proof's"
-    needs_margin = "" if condition else "the condition on rho does not hold"
-    margin_lacks = "the condition on rho holds" if condition else ""
-    usual = no_dual or infeasible or ended or paper
-    violation = float(np.max(run.violation[-1]))
-    zeta = theory.multiplier_bound(problem, rho, fair)
-    touched = (
-        ""
-        if last.highest_multiplier < ceiling(horizon) * (1 - 1e-6)
-        else ("a multiplier touched its ceiling")
-    )
-    no_margin = "" if fair or rho > 0 else "rho is not positive"
-    against = "constraints are adversarial" if not fair else ""
-    worst_multiplier = float(last.largest_multiplier)
-    error = float(run.model_error[-1])
-    final = float(np.max(np.append(last.multipliers, 0)))
-    slack = 1e-4 if not precise else 1e-9
-    judgements = [
-        _judge("projections converged", last.unconverged, 0, fixed),
-        _judge("occupancies feasible", last.infeasibility, _FEASIBLE[int(precise)], fixed),
-        _judge(
-            "transitions covered",
-            not last.covered,
-            theory.Bound(0, 1 - problem.delta, "Lemma 5, confidence sets"),
-            fixed or wide,
-        ),
-        _judge(
-            "transitions estimated",
-            run.model_error[-1],
-            theory.estimation_error(problem),
-            fixed or ended or paper,
-        ),
-        _judge(
-            "multipliers in their box",
-            last.highest_multiplier,
-            ceiling(horizon) * (1 + slack),
-            no_dual,
-        ),
-        *_interval_judgements(problem, run, last, no_dual, fixed or covered, paper or ended),
-        _judge("multipliers bounded", worst_multiplier, zeta, usual or needs_margin or allowed),
-        _judge(
-            "violation, by the last multiplier",
-            violation,
-            theory.Bound(
-                final / problem.dual * (1 + slack) + error + slack * played,
-                1.0,
-                "Lemmas 14 and 15",
-            ),
-            no_dual or touched,
-        ),
-        _judge(
-            "regret, by the largest multiplier",
-            regret,
-            regret_of(worst_multiplier, error=error),
-            no_dual or infeasible or ended or covered or no_margin,
-        ),
-    ]
-    theorem = "Theorem 5" if fair else "Theorem 7"
-    reason = usual or needs_margin or allowed
-    judgements += [
-        _judge(f"regret, {theorem}", regret, regret_of(zeta.value), reason),
-        _judge(f"violation, {theorem}", violation, violation_of(zeta.value), reason),
-    ]
-    reason = usual or against or margin_lacks
-    top = ceiling(horizon)
-    widest, factor = problem.num_constraints * top, 2 + 2 * problem.num_layers
-    judgements += [
-        _judge("regret, Theorem 6", regret, regret_of(widest, theorem="Theorem 6"), reason),
-        _judge(
-            "violation, Theorem 6",
-            violation,
-            violation_of(factor * top, theorem="Theorem 6"),
-            reason or allowed,
-        ),
-    ]
-    return judgements
+    case = _case_of(cmdp, run, rho, opt, regret)
+    return [*_of_construction(case), *_of_intervals(case), *_of_theorems(case)]
 
 
-def _interval_judgements(
-    problem: theory.Problem, run: History, last: Any, no_dual: str, no_primal: str, usual: str
-) -> Iterator[_Judgement]:
+def _of_construction(case: _Case) -> Iterator[_Judgement]:
+    """What the algorithm does in every episode, and how well it knows the transitions."""
+    last, problem, run = case.last, case.problem, case.run
+    feasible = _FEASIBLE[int(case.slack < 1e-6)]
+    yield _judge("projections converged", last.unconverged, 0, case.no_promise)
+    yield _judge("occupancies feasible", last.infeasibility, feasible, case.no_promise)
+    top = ceiling(problem.num_episodes) * (1 + case.slack)
+    yield _judge("multipliers in their box", last.highest_multiplier, top, case.no_multipliers)
+    lemma = theory.Bound(0, 1 - problem.delta, "Lemma 5, confidence sets")
+    narrow = case.other_radii if _scale_of(run) < 1 else ""
+    yield _judge("transitions covered", not last.covered, lemma, case.no_promise or narrow)
+    error = theory.estimation_error(problem)
+    reason = case.no_promise or case.not_ended or case.other_radii
+    yield _judge("transitions estimated", run.model_error[-1], error, reason)
+
+
+def _of_intervals(case: _Case) -> Iterator[_Judgement]:
     """The worst interval regret of each player, against the comparator closest to its bound."""
-    loss, played = float(last.largest_loss), int(run.episode[-1])
+    last, problem, comparators = case.last, case.problem, case.run.comparators
+    loss, played = float(last.largest_loss), int(case.run.episode[-1])
     reach = float(last.largest_multiplier)
     duals = [
         _judge(
             "dual interval regret",
             value,
             theory.dual_interval_regret(problem, reach + float(np.linalg.norm(against)), played),
-            no_dual,
+            case.no_multipliers,
         )
-        for value, against in zip(last.dual.value, run.comparators.multipliers, strict=True)
+        for value, against in zip(last.dual.value, comparators.multipliers, strict=True)
     ]
-    nothing = "" if len(run.comparators.occupancies) else "no occupancies to compare with"
-    descent = theory.primal_descent_regret(problem, loss, played)
     yield _closest(duals) or _judge("dual interval regret", np.nan, np.nan, "no comparators")
-    yield _judge(
-        "primal descent regret",
-        np.max(last.descent.value, initial=-np.inf),
-        descent,
-        no_primal or nothing,
+    nothing = "" if len(comparators.occupancies) else "no occupancies to compare with"
+    reason = case.no_promise or case.not_covered or nothing
+    descent = theory.primal_descent_regret(problem, loss, played)
+    measured = np.max(last.descent.value, initial=-np.inf)
+    yield _judge("primal descent regret", measured, descent, reason)
+    whole = theory.primal_interval_regret(problem, loss, played)
+    measured = np.max(last.primal.value, initial=-np.inf)
+    reason = reason or case.other_radii or case.not_ended
+    yield _judge("primal interval regret", measured, whole, reason)
+
+
+def _of_theorems(case: _Case) -> Iterator[_Judgement]:
+    """The bounds on multipliers, regret and violation, a priori and by what was measured."""
+    problem, last, rho = case.problem, case.last, case.rho
+    regret_of = partial(
+        theory.regret_bound,
+        problem,
+        stochastic_rewards=case.stochastic_rewards,
+        stochastic_constraints=case.stochastic_constraints,
+        rho=rho,
+        opt=case.opt,
     )
-    yield _judge(
-        "primal interval regret",
-        np.max(last.primal.value, initial=-np.inf),
-        theory.primal_interval_regret(problem, loss, played),
-        no_primal or usual or nothing,
+    violation_of = partial(
+        theory.violation_bound,
+        problem,
+        stochastic_rewards=case.stochastic_rewards,
+        stochastic_constraints=case.stochastic_constraints,
     )
+    top = ceiling(problem.num_episodes)
+
+    # By what was measured: any rates, any margin.
+    error = float(case.run.model_error[-1])
+    final = float(np.max(np.append(last.multipliers, 0)))
+    bound = theory.Bound(
+        final / problem.dual * (1 + case.slack) + error + case.slack * problem.num_episodes,
+        1.0,
+        "Lemmas 14 and 15",
+    )
+    free = last.highest_multiplier < top * (1 - 1e-6)
+    reason = case.no_multipliers or ("" if free else "a multiplier touched its ceiling")
+    yield _judge("violation, by the last multiplier", case.violation, bound, reason)
+    margin = case.stochastic_constraints or rho > 0
+    reason = case.no_multipliers or case.infeasible or case.not_ended or case.not_covered
+    reason = reason or ("" if margin else "rho is not known to be positive")
+    bound = regret_of(float(last.largest_multiplier), error=error)
+    yield _judge("regret, by the largest multiplier", case.regret, bound, reason)
+
+    # Theorems 4, 5 and 7: if the margin is large enough, and the rates are the proof's.
+    usual = case.no_multipliers or case.infeasible or case.not_ended or case.other_radii
+    condition = bool(rho > 0) and theory.slater_condition_holds(
+        rho, problem.num_layers, problem.num_constraints, problem.num_episodes
+    )
+    rates = "" if theory.rates_allow_multiplier_bound(problem) else "rates other than the proof's"
+    reason = usual or ("" if condition else "the condition on rho does not hold") or rates
+    zeta = theory.multiplier_bound(problem, rho, case.stochastic_constraints)
+    yield _judge("multipliers bounded", last.largest_multiplier, zeta, reason)
+    theorem = "Theorem 5" if case.stochastic_constraints else "Theorem 7"
+    yield _judge(f"regret, {theorem}", case.regret, regret_of(zeta.value), reason)
+    yield _judge(f"violation, {theorem}", case.violation, violation_of(zeta.value), reason)
+
+    # Theorem 6: if it is not; its bound on the regret holds for any rates.
+    adversarial = "" if case.stochastic_constraints else "constraints are adversarial"
+    reason = usual or adversarial or ("the condition on rho holds" if condition else "")
+    bound = regret_of(problem.num_constraints * top, theorem="Theorem 6")
+    yield _judge("regret, Theorem 6", case.regret, bound, reason)
+    bound = violation_of((2 + 2 * problem.num_layers) * top, theorem="Theorem 6")
+    yield _judge("violation, Theorem 6", case.violation, bound, reason or rates)
+
+
+def _scale_of(run: History) -> float:
+    if run.setting is None or run.setting.confidence_scale is None:
+        return 1.0
+    return float(run.setting.confidence_scale)
 
 
 def _closest(judgements: list[_Judgement]) -> _Judgement | None:

@@ -18,7 +18,7 @@ from pdgd_jax.learners.base import Info
 from pdgd_jax.occupancy import Trajectory, occupancy_of, value_of
 from pdgd_jax.processes import StochasticProcess
 
-__all__ = ["Comparators", "Metrics", "Worst", "init", "update"]
+__all__ = ["Comparators", "Metrics", "Worst", "init", "split_sums", "update"]
 
 
 @pytree
@@ -64,7 +64,7 @@ class Metrics(NamedTuple):
     r"""Everything that is measured.
 
     Attributes:
-      sums: `[n]`, the cumulative numbers below; see `SUMS`.
+      sums: `[n]`, the cumulative numbers, which `split_sums` names.
       lost: `[n]`, what rounding took from `sums` (compensated summation: float32 would otherwise
         lose a whole episode in 10^7).
       multipliers: `[m]`, $\lambda_{t+1}$.
