@@ -39,6 +39,7 @@ from pdgd_jax.metrics import init as init_metrics
 from pdgd_jax.metrics import update as update_metrics
 from pdgd_jax.projection import Solver
 from pdgd_jax.simulate import advance, start
+from pdgd_jax.sweep import advance_lanes, start_lanes
 
 HORIZON = 10_000
 SCALE = 0.3  # of the confidence radii: with 1 nothing is learnt within the episodes timed here
@@ -85,23 +86,20 @@ class Ours:
         cmdp = instance(name, core)
         learner = learner_of(cmdp, solver)
 
-        def many(carry, until):
-            episode = carry.episode[0]
-            one = lambda lane: advance(lane._replace(episode=episode), cmdp, learner, until)  # noqa: E731
-            return jax.vmap(one)(carry)
-
         keys = jax.random.split(jax.random.key(core), lanes)
-        carry = jax.jit(jax.vmap(lambda key: start(key, cmdp, learner)))(keys)
+        what = cmdp, learner, Comparators.default(cmdp)
+        carry = start_lanes(keys, *what)
         begin = time.perf_counter()
-        self.program = jax.jit(many).lower(carry, jnp.int32(0)).compile()
+        program = advance_lanes.lower(carry, *what, jnp.int32(0)).compile()
         self.compile_seconds = time.perf_counter() - begin
+        self.play = lambda carry, until: jax.block_until_ready(program(carry, *what, until))
         # Rates are those of HORIZON, so that the state here is that of a real run.
-        self.carry = jax.block_until_ready(self.program(carry, jnp.int32(race.before)))
+        self.carry = self.play(carry, jnp.int32(race.before))
         self.until, self.total = jnp.int32(race.before + race.episodes), race.episodes * lanes
 
     def measure(self):
         begin = time.perf_counter()
-        carry = jax.block_until_ready(self.program(self.carry, self.until))
+        carry = self.play(self.carry, self.until)
         elapsed = time.perf_counter() - begin
         assert not np.any(carry.metrics.unconverged)
         return elapsed / self.total * 1e6
@@ -260,11 +258,17 @@ class Part(Ours):
             return sum(leaf.astype(float).sum() for leaf in jax.tree.leaves(new))
 
         learner = learner_of(cmdp, NO_PROJECTION)
-        policy_of = lambda lane: learner.policy(lane.learner)  # noqa: E731
+
+        def policy_of(lane):
+            return learner.policy(lane.learner)
+
         uniform = cmdp.layers.uniform_policy()
         fixed_outcome = cmdp.draw(jax.random.key(1), cmdp.init(jax.random.key(0)), 0, uniform)
         path = rollout(jax.random.key(2), cmdp.mdp, uniform)
-        fixed_path = lambda t: path._replace(actions=path.actions + 0 * t)  # noqa: E731
+
+        def fixed_path(t):
+            return jax.tree.map(partial(_nudge, t), path)
+
         body = {"draws": draw, "trajectories": play, "confidence": confidence, "metrics": metrics}
 
         def many(carry, until):

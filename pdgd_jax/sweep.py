@@ -1,7 +1,6 @@
 """Many runs at once: the only `vmap` over runs."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import jax
@@ -22,7 +21,7 @@ from pdgd_jax.simulate import (
     start,
 )
 
-__all__ = ["run_seeds"]
+__all__ = ["advance_lanes", "run_seeds", "start_lanes"]
 
 
 def run_seeds(
@@ -54,13 +53,14 @@ def run_seeds(
     episodes = checkpoint_episodes(num_episodes, checkpoints)
     comparators = Comparators.default(cmdp) if comparators is None else comparators
     learner = learner.as_pytree()
-    carry = _start(keys, cmdp, learner, comparators)
-    program = _advance.lower(carry, cmdp, learner, comparators, jnp.int32(0)).compile()
+    what = cmdp, learner, comparators
+    carry = start_lanes(keys, *what)
+    carry = advance_lanes(carry, *what, jnp.int32(0))  # compiles, and plays nothing
     tell = on_checkpoint or (lambda done: None)
     tell(0)
     kept = []
     for until in episodes:
-        carry = program(carry, cmdp, learner, comparators, jnp.int32(until))
+        carry = advance_lanes(carry, *what, jnp.int32(until))
         kept.append(jax.tree.map(np.asarray, carry.metrics))
         tell(until)
     metrics = jax.tree.map(lambda *leaves: jnp.stack(leaves, 1), *kept)
@@ -68,18 +68,20 @@ def run_seeds(
 
 
 @jax.jit
-def _start(keys: Array, cmdp: CMDP, learner: Learner, comparators: Comparators) -> Carry:
+def start_lanes(keys: Array, cmdp: CMDP, learner: Learner, comparators: Comparators) -> Carry:
+    """Runs before their first episode, one for each key."""
     return jax.vmap(lambda key: start(key, cmdp, learner, comparators))(keys)
 
 
-@partial(jax.jit, donate_argnames="carry")
-def _advance(
+@jax.jit
+def advance_lanes(
     carry: Carry,
     cmdp: CMDP,
     learner: Learner,
     comparators: Comparators,
     until: Int[Array, ""],
 ) -> Carry:
+    """Play all lanes until so many episodes are done."""
     # Lanes are always at the same episode: one counter for all, or the loop would select lanes.
     episode = carry.episode[0]
 
