@@ -180,7 +180,10 @@ def run_(
     if seeds < 1:
         raise ValueError(f"--seeds must be at least 1; got {seeds}.")
     T = _whole("--episodes", episodes)
-    cmdp = make(name, **_instance_options(context.args))
+    words = context.args
+    if name.startswith("--"):  # an option of the instance, where its name was left out
+        name, words = "random", [name, *words]
+    cmdp = make(name, **_instance_options(words))
     player = _learner(learner, cmdp, T, rates, delta, confidence_scale, solver)
     keys = jax.random.split(jax.random.key(key), seeds)
     comparators = comparators_of(cmdp, T)
@@ -231,7 +234,7 @@ def run_(
 
 
 def _whole(option: str, number: float) -> int:
-    if number < 1 or number != int(number):
+    if not (number >= 1 and number.is_integer()):
         raise ValueError(f"{option} must be a whole number, at least 1; got {number:g}.")
     return int(number)
 

@@ -187,17 +187,14 @@ def check_out(path: Path) -> None:
 
 
 def save(path: Path, facts: dict[str, Any], history: History, result: Evaluation) -> None:
-    """Write histories, evaluation and summary as one `.npz`, whole or not at all."""
+    """Write histories, evaluation and summary as one `.npz`, whole or not at all.
+
+    What was recorded is under `history.`, what it means under the names of `Evaluation`.
+    """
     arrays = {name: getattr(result, name) for name in Evaluation._fields if name != "certificates"}
-    leaves, _ = jax.tree.flatten_with_path((history.metrics, history.policy))
-    for name in ("reward", "sampled_reward", "model_error", "violation", "positive_violation"):
-        arrays[name] = on_host(getattr(history, name))
-    arrays["multipliers"] = on_host(history.multipliers)
-    arrays["policy"] = on_host(history.policy)
-    for key, leaf in leaves:
-        name = ".".join(str(getattr(part, "name", getattr(part, "idx", part))) for part in key[1:])
-        if name:
-            arrays.setdefault(f"metrics.{name}", on_host(leaf))
+    for where, leaf in jax.tree.leaves_with_path(history):
+        name = jax.tree_util.keystr(where, simple=True, separator=".")
+        arrays[f"history.{name}"] = on_host(leaf)
     arrays["summary"] = np.array(json.dumps(facts))
     temporary = path.with_name(f".{path.stem}.partial.npz")
     np.savez_compressed(temporary, **arrays)

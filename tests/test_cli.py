@@ -122,6 +122,7 @@ def test_run_learns_and_says_so(pdgd, tmp_path):
     saved = np.load(out)
     assert saved["regret"].shape == (2, 10)
     assert saved["violations"].shape == (2, 10, 1)
+    assert saved["history.reward"].shape == saved["history.metrics.epoch"].shape == (2, 10)
     facts = json.loads(str(saved["summary"]))
     assert facts["episodes"] == 200
     assert facts["regret"]["mean"] == pytest.approx(saved["regret"][:, -1].mean())
@@ -139,6 +140,16 @@ def test_run_with_learners_to_compare_with(pdgd, learner):
     code, text, _ = pdgd(*words, "--sizes", "1,2,1", "--num-actions", "2")
     assert code == 0
     assert f"{learner} on random: 50 episodes, 1 seeds" in text
+
+
+def test_run_without_a_name_takes_options_of_the_usual_instance(pdgd):
+    words = ("--sizes", "1,2,1", "--num-actions", "2", "--learner", "uniform")
+    code, text, _ = pdgd("run", *words, "--episodes", "50", "--seeds", "1")
+    assert code == 0
+    assert "uniform on random: 50 episodes" in text
+    code, _, err = pdgd("run", "--tightnes", "3")
+    assert code == 2
+    assert "has no option 'tightnes' (did you mean 'tightness'?)" in " ".join(err.split())
 
 
 @pytest.mark.slow
@@ -175,6 +186,8 @@ def test_an_unconverged_run_is_loud():
     ("words", "sentence"),
     [
         (["--episodes", "0"], "--episodes must be a whole number, at least 1; got 0"),
+        (["--episodes", "inf"], "--episodes must be a whole number, at least 1; got inf"),
+        (["--episodes", "nan"], "--episodes must be a whole number, at least 1; got nan"),
         (["--seeds", "0"], "--seeds must be at least 1"),
         (["--learner", "clever"], "unknown learner 'clever'; the learners are pdgd-ops"),
         (["--rates", "fast"], "unknown rates 'fast'"),
