@@ -115,6 +115,15 @@ class CMDP:
         )
         return outcome, (reward_state, constraint_state)
 
+    def check_lasts(self, num_episodes: int) -> None:
+        """Refuse, in a sentence, a table of rewards or constraints that ends earlier."""
+        for name, process in (("rewards", self.rewards), ("constraints", self.constraints)):
+            if process.num_episodes is not None and process.num_episodes < num_episodes:
+                raise ValueError(
+                    f"the table of {name} has {process.num_episodes} episodes, fewer than the "
+                    f"{num_episodes} to run."
+                )
+
     def pad_to(self, shape: tuple[int, int, int]) -> "CMDP":
         """The same CMDP inside a larger padded `(L, S, A)`."""
         old = self.layers.shape

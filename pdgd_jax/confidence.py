@@ -6,14 +6,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from pdgd_jax import theory
 from pdgd_jax._pytree import as_float, is_concrete, on_host, pytree
 from pdgd_jax.layers import Layers
-from pdgd_jax.occupancy import Trajectory
+from pdgd_jax.occupancy import Trajectory, visited
 
 __all__ = [
     "ConfidenceSet",
     "Visits",
-    "confidence_radius",
     "contains",
     "count",
     "estimate",
@@ -111,12 +111,8 @@ def count(layers: Layers, visits: Visits, trajectory: Trajectory) -> tuple[Visit
     Returns:
       The visits, and whether an epoch begins.
     """
-    _, S, A = layers.shape
-    # Comparisons instead of a scatter: one elementwise loop over all lanes of a batch.
-    here = trajectory.states[:-1, None] == jnp.arange(S)[None]  # [L, S]
-    played = trajectory.actions[:, None] == jnp.arange(A)[None]  # [L, A]
-    there = trajectory.states[1:, None] == jnp.arange(S)[None]  # [L, S]
-    pair = here[:, :, None] & played[:, None] & layers.action_mask
+    pair = visited(layers, trajectory)
+    there = trajectory.states[1:, None] == jnp.arange(layers.shape[1])[None]  # [L, S]
     triple = pair[..., None] & there[:, None, None]
     pairs = visits.pairs + pair
     start = visits.pairs_at_start
@@ -128,35 +124,6 @@ def count(layers: Layers, visits: Visits, trajectory: Trajectory) -> tuple[Visit
         epoch=visits.epoch + begins,
     )
     return counted, begins
-
-
-def confidence_radius(
-    visits: Int[Array, "*shape"],
-    next_layer_size: Int[Array, "*shape"] | int,
-    *,
-    num_states: Int[Array, ""] | int,
-    num_actions: Int[Array, ""] | int,
-    num_episodes: float,
-    delta: Float[Array, ""] | float,
-) -> Float[Array, "*shape"]:
-    r"""The radius $\epsilon = \sqrt{2 |X_{k+1}| \ln(T |X| |A| / \delta) / \max\{1, N\}}$.
-
-    With it the true transition function lies in every confidence set of a run with probability at
-    least $1 - \delta$.
-
-    Args:
-      visits: $N(x, a)$ when the epoch began.
-      next_layer_size: $|X_{k+1}|$.
-      num_states: $|X|$, the first and the last state included.
-      num_actions: $|A|$.
-      num_episodes: $T$.
-      delta: $\delta$.
-
-    Reference:
-      The paper's Equation "Confidence set" and Lemma (Rosenberg and Mansour, 2019).
-    """
-    logarithm = jnp.log(num_episodes * (num_states * num_actions / delta))
-    return jnp.sqrt(2 * next_layer_size * logarithm / jnp.maximum(1, visits))
 
 
 def estimate(
@@ -177,13 +144,8 @@ def estimate(
     sizes = jnp.maximum(layers.layer_sizes[1:], 1)[:, None, None]  # [L, 1, 1]
     uniform = layers.triple_mask.astype(dtype) / sizes[..., None].astype(dtype)
     center = jnp.where(pairs > 0, visits.triples.astype(dtype) / jnp.maximum(1, pairs), uniform)
-    radius = scale * confidence_radius(
-        visits.pairs,
-        sizes,
-        num_states=layers.num_states,
-        num_actions=layers.num_actions,
-        num_episodes=num_episodes,
-        delta=delta,
+    radius = scale * theory.radius(
+        visits.pairs, sizes, layers.num_states, layers.num_actions, num_episodes, delta
     ).astype(dtype)
     radius = jnp.where(visits.pairs > 0, radius, jnp.maximum(radius, 2))
     return ConfidenceSet(center, jnp.where(layers.action_mask, radius, 0))

@@ -276,7 +276,8 @@ class _Case(NamedTuple):
     violation: float
     stochastic_rewards: bool
     stochastic_constraints: bool
-    slack: float  # for rounding
+    precise: bool  # float64
+    scale: float  # of the confidence radii
     no_promise: str
     no_multipliers: str
     not_ended: str
@@ -284,13 +285,20 @@ class _Case(NamedTuple):
     not_covered: str
     infeasible: str
 
+    @property
+    def rounding(self) -> float:
+        """What a deterministic bound must be forgiven, in relative terms."""
+        return 1e-9 if self.precise else 1e-4
+
 
 def _case_of(cmdp: CMDP, run: History, rho: float, opt: float, regret: float) -> _Case:
     setting, played = run.setting, int(run.episode[-1])
     promises = setting is not None and setting.rates is not None
     dual = setting is not None and setting.num_constraints is not None
     horizon = played if setting is None or setting.num_episodes is None else setting.num_episodes
-    scale = _scale_of(run)
+    scale = 1.0
+    if setting is not None and setting.confidence_scale is not None:
+        scale = float(setting.confidence_scale)
     last = jax.tree.map(lambda x: x[-1], run.metrics)
     no_promise = "" if promises else "the learner makes no such promise"
     return _Case(
@@ -303,7 +311,8 @@ def _case_of(cmdp: CMDP, run: History, rho: float, opt: float, regret: float) ->
         violation=float(np.max(run.violation[-1])),
         stochastic_rewards=isinstance(cmdp.rewards, StochasticProcess),
         stochastic_constraints=isinstance(cmdp.constraints, StochasticProcess),
-        slack=1e-9 if cmdp.mdp.transition.dtype == jnp.float64 else 1e-4,
+        precise=cmdp.mdp.transition.dtype == jnp.float64,
+        scale=scale,
         no_promise=no_promise,
         no_multipliers=no_promise or ("" if dual else "the learner has no multipliers"),
         not_ended="" if played == horizon else f"the run stopped before its {horizon} episodes",
@@ -324,13 +333,13 @@ def _certificates(
 def _of_construction(case: _Case) -> Iterator[_Judgement]:
     """What the algorithm does in every episode, and how well it knows the transitions."""
     last, problem, run = case.last, case.problem, case.run
-    feasible = _FEASIBLE[int(case.slack < 1e-6)]
+    feasible = _FEASIBLE[int(case.precise)]
     yield _judge("projections converged", last.unconverged, 0, case.no_promise)
     yield _judge("occupancies feasible", last.infeasibility, feasible, case.no_promise)
-    top = ceiling(problem.num_episodes) * (1 + case.slack)
+    top = ceiling(problem.num_episodes) * (1 + case.rounding)
     yield _judge("multipliers in their box", last.highest_multiplier, top, case.no_multipliers)
     lemma = theory.Bound(0, 1 - problem.delta, "Lemma 5, confidence sets")
-    narrow = case.other_radii if _scale_of(run) < 1 else ""
+    narrow = case.other_radii if case.scale < 1 else ""
     yield _judge("transitions covered", not last.covered, lemma, case.no_promise or narrow)
     error = theory.estimation_error(problem)
     reason = case.no_promise or case.not_ended or case.other_radii
@@ -386,7 +395,7 @@ def _of_theorems(case: _Case) -> Iterator[_Judgement]:
     error = float(case.run.model_error[-1])
     final = float(np.max(np.append(last.multipliers, 0)))
     bound = theory.Bound(
-        final / problem.dual * (1 + case.slack) + error + case.slack * problem.num_episodes,
+        final / problem.dual * (1 + case.rounding) + error + case.rounding * problem.num_episodes,
         1.0,
         "Lemmas 14 and 15",
     )
@@ -419,12 +428,6 @@ def _of_theorems(case: _Case) -> Iterator[_Judgement]:
     yield _judge("regret, Theorem 6", case.regret, bound, reason)
     bound = violation_of((2 + 2 * problem.num_layers) * top, theorem="Theorem 6")
     yield _judge("violation, Theorem 6", case.violation, bound, reason or rates)
-
-
-def _scale_of(run: History) -> float:
-    if run.setting is None or run.setting.confidence_scale is None:
-        return 1.0
-    return float(run.setting.confidence_scale)
 
 
 def _closest(judgements: list[_Judgement]) -> _Judgement | None:

@@ -15,7 +15,7 @@ from pdgd_jax.cmdp import CMDP, Outcome
 from pdgd_jax.confidence import ConfidenceSet, contains
 from pdgd_jax.layers import Layers
 from pdgd_jax.learners.base import Info
-from pdgd_jax.occupancy import Trajectory, occupancy_of, value_of
+from pdgd_jax.occupancy import Trajectory, occupancy_of, value_of, visited
 from pdgd_jax.processes import StochasticProcess
 
 __all__ = ["Comparators", "Metrics", "Worst", "init", "split_sums", "update"]
@@ -222,10 +222,7 @@ def update(
 
 def _sampled_reward(layers: Layers, trajectory: Trajectory, reward: Array) -> Array:
     """What the episode that was played earned."""
-    _, S, A = layers.shape
-    here = trajectory.states[:-1, None] == jnp.arange(S)[None]
-    played = trajectory.actions[:, None] == jnp.arange(A)[None]
-    return jnp.where(here[:, :, None] & played[:, None] & layers.action_mask, reward, 0).sum()
+    return jnp.where(visited(layers, trajectory), reward, 0).sum()
 
 
 def _infeasibility(layers: Layers, occupancy: Array, confidence: ConfidenceSet) -> Array:

@@ -5,13 +5,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from pdgd_jax._pytree import is_concrete
 from pdgd_jax.layers import Layers
 from pdgd_jax.mdp import LayeredMDP
 
-__all__ = ["Trajectory", "occupancy_of", "policy_of", "rollout", "value_of"]
+__all__ = ["Trajectory", "occupancy_of", "policy_of", "rollout", "value_of", "visited"]
 
 
 class Trajectory(NamedTuple):
@@ -130,6 +130,15 @@ def rollout(
     start = jnp.zeros((), jnp.int32)
     _, (states, actions) = jax.lax.scan(step, start, (policy, mdp.transition, uniforms))
     return Trajectory(jnp.concatenate([start[None], states]), actions)
+
+
+def visited(layers: Layers, trajectory: Trajectory) -> Bool[Array, "layers states actions"]:
+    """True for each pair (x, a) of an episode; nothing is visited in layers that only pad."""
+    _, S, A = layers.shape
+    # Comparisons instead of a scatter: one elementwise loop over all lanes of a batch.
+    here = trajectory.states[:-1, None] == jnp.arange(S)[None]  # [L, S]
+    played = trajectory.actions[:, None] == jnp.arange(A)[None]  # [L, A]
+    return here[:, :, None] & played[:, None] & layers.action_mask
 
 
 def _choose(weights: Float[Array, " n"], uniform: Float[Array, ""]) -> Int[Array, ""]:

@@ -203,12 +203,7 @@ def hindsight(
       key: for an adversary that is random too; `jax.random.key(0)` by default.
       policy: what an adaptive adversary sees, always; the uniform one by default.
     """
-    for name, process in (("rewards", cmdp.rewards), ("constraints", cmdp.constraints)):
-        if process.num_episodes is not None and process.num_episodes < num_episodes:
-            raise ValueError(
-                f"the table of {name} has {process.num_episodes} episodes, fewer than the "
-                f"{num_episodes} asked for."
-            )
+    cmdp.check_lasts(num_episodes)
     reward, constraints = cmdp.rewards, cmdp.constraints
     if isinstance(reward, StochasticProcess) and isinstance(constraints, StochasticProcess):
         return Outcome(reward.mean(), constraints.mean())

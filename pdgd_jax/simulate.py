@@ -240,10 +240,5 @@ def _run(
 def check_run(cmdp: CMDP, learner: Learner, num_episodes: int) -> None:
     """Refuse, in a sentence, a run that cannot be played to its end."""
     check_setting(num_episodes)
-    for name, process in (("rewards", cmdp.rewards), ("constraints", cmdp.constraints)):
-        if process.num_episodes is not None and process.num_episodes < num_episodes:
-            raise ValueError(
-                f"the table of {name} has {process.num_episodes} episodes, fewer than the "
-                f"{num_episodes} to run."
-            )
+    cmdp.check_lasts(num_episodes)
     check_fits(learner, cmdp, num_episodes)

@@ -2,13 +2,17 @@ r"""The quantities of the paper's theorems, one function each.
 
 Numbers of theorems and lemmas are the paper's, which counts its two conditions as Theorems 1 and 2.
 
-Plain numbers in, plain numbers out. Symbols: $L$ `num_layers`, $|X|$ `num_states` (first and last
-included), $|A|$ `num_actions`, $U_2$ `dimension` (the number of triples, since we project there),
-$m$ `num_constraints`, $T$ `num_episodes`, $C$ and $\eta$ the `rates`.
+Plain numbers in, plain numbers out, but for `radius`, which learners use. Symbols: $L$
+`num_layers`, $|X|$ `num_states` (first and last included), $|A|$ `num_actions`, $U_2$ `dimension`
+(the number of triples, since we project there), $m$ `num_constraints`, $T$ `num_episodes`, $C$ and
+$\eta$ the `rates`.
 """
 
 import math
 from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
 
 __all__ = [
     "Bound",
@@ -73,21 +77,21 @@ class Bound(NamedTuple):
 
 
 def radius(
-    visits: float,
-    next_layer_size: int,
-    num_states: int,
-    num_actions: int,
-    num_episodes: int,
-    delta: float,
-) -> float:
-    r"""$\epsilon = \sqrt{2 |X_{k+1}| \ln(T|X||A|/\delta) / \max\{1, N\}}$.
+    visits: Int[Array, "*shape"] | int,
+    next_layer_size: Int[Array, "*shape"] | int,
+    num_states: Int[Array, ""] | int,
+    num_actions: Int[Array, ""] | int,
+    num_episodes: float,
+    delta: Float[Array, ""] | float,
+) -> Float[Array, "*shape"]:
+    r"""$\epsilon = \sqrt{2 |X_{k+1}| \ln(T|X||A|/\delta) / \max\{1, N\}}$; may be traced.
 
     Reference:
       Equation "Confidence set": with probability $1 - \delta$ it holds the true transitions in
       every epoch (Lemma 5).
     """
-    logarithm = math.log(num_episodes * num_states * num_actions / delta)
-    return math.sqrt(2 * next_layer_size * logarithm / max(1.0, visits))
+    logarithm = jnp.log(num_episodes * (num_states * num_actions / delta))
+    return jnp.sqrt(2 * next_layer_size * logarithm / jnp.maximum(1, visits))
 
 
 def estimation_error(problem: Problem) -> Bound:

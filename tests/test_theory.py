@@ -1,11 +1,11 @@
 import math
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from pdgd_jax import Layers, learners, theory
-from pdgd_jax.confidence import confidence_radius
 
 
 def test_the_condition_on_rho():
@@ -32,9 +32,7 @@ def test_the_radius():
     expected = math.sqrt(2 * 7 * math.log(100 * 5 * 3 / 0.1) / 9)
     assert theory.radius(9, 7, 5, 3, 100, 0.1) == pytest.approx(expected)
     assert theory.radius(0, 7, 5, 3, 100, 0.1) == theory.radius(1, 7, 5, 3, 100, 0.1)
-    traced = confidence_radius(
-        jnp.asarray([0, 9]), 7, num_states=5, num_actions=3, num_episodes=100, delta=0.1
-    )
+    traced = jax.jit(lambda visits: theory.radius(visits, 7, 5, 3, 100, 0.1))(jnp.asarray([0, 9]))
     np.testing.assert_allclose(traced, [math.sqrt(9) * expected, expected], rtol=1e-12)
 
 
