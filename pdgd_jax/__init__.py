@@ -3,6 +3,7 @@
 from pdgd_jax import learners, oracle, processes, theory
 from pdgd_jax.cmdp import CMDP, Outcome, stack
 from pdgd_jax.confidence import ConfidenceSet
+from pdgd_jax.dataset import dataset_of
 from pdgd_jax.evaluation import Evaluation, comparators_of, evaluate
 from pdgd_jax.instances import make, register, registered
 from pdgd_jax.layers import Layers
@@ -39,6 +40,7 @@ __all__ = [
     "__version__",
     "cold_start",
     "comparators_of",
+    "dataset_of",
     "evaluate",
     "evaluate_policies",
     "learners",

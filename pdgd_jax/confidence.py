@@ -130,7 +130,7 @@ def estimate(
     layers: Layers,
     visits: Visits,
     *,
-    num_episodes: float,
+    num_episodes: Float[Array, ""] | float,
     delta: Float[Array, ""],
     scale: Float[Array, ""],
 ) -> ConfidenceSet:

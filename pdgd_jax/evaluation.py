@@ -295,7 +295,9 @@ def _case_of(cmdp: CMDP, run: History, rho: float, opt: float, regret: float) ->
     setting, played = run.setting, int(run.episode[-1])
     promises = setting is not None and setting.rates is not None
     dual = setting is not None and setting.num_constraints is not None
-    horizon = played if setting is None or setting.num_episodes is None else setting.num_episodes
+    horizon = played
+    if setting is not None and setting.num_episodes is not None:
+        horizon = int(setting.num_episodes)
     scale = 1.0
     if setting is not None and setting.confidence_scale is not None:
         scale = float(setting.confidence_scale)

@@ -72,6 +72,7 @@ class Metrics(NamedTuple):
       highest_multiplier: $\max_{\tau, i} \lambda_{\tau, i}$.
       largest_loss: $\max_\tau \|\ell_\tau\|_\infty$.
       epoch: the learner's epoch.
+      radius: of the confidence set, the mean over all pairs; one of 2 or more counts as 2.
       covered: whether the true P was in every confidence set.
       residual: the largest residual of a projection.
       infeasibility: how far $\hat q_t$ was from its set $\Delta(\mathcal P_i)$ at worst.
@@ -92,6 +93,7 @@ class Metrics(NamedTuple):
     highest_multiplier: Float[Array, ""]
     largest_loss: Float[Array, ""]
     epoch: Int[Array, ""]
+    radius: Float[Array, ""]
     covered: Bool[Array, ""]
     residual: Float[Array, ""]
     infeasibility: Float[Array, ""]
@@ -137,6 +139,7 @@ def init(cmdp: CMDP, comparators: Comparators) -> Metrics:
         highest_multiplier=none,
         largest_loss=none,
         epoch=count,
+        radius=none,
         covered=jnp.ones((), bool),
         residual=none,
         infeasibility=none,
@@ -192,11 +195,13 @@ def update(
         changes["largest_multiplier"] = jnp.maximum(metrics.largest_multiplier, largest)
         changes["highest_multiplier"] = jnp.maximum(metrics.highest_multiplier, highest)
     against = comparators.multipliers - multipliers[None]
-    changes["dual"] = metrics.dual.add(against @ value_of(outcome.constraints, believed))
+    # Sums, not matrix products: those round as the number of threads has it.
+    gains = (against * value_of(outcome.constraints, believed)[None]).sum(-1)
+    changes["dual"] = metrics.dual.add(gains)
     loss = -outcome.reward if info.loss is None else info.loss.astype(dtype)
     changes["largest_loss"] = jnp.maximum(metrics.largest_loss, jnp.abs(loss).max())
     if comparators.occupancies.shape[0]:
-        theirs = jnp.tensordot(comparators.occupancies.sum(-1), loss, axes=3)
+        theirs = (comparators.occupancies.sum(-1) * loss[None]).sum((1, 2, 3))
         changes["primal"] = metrics.primal.add(value_of(loss, occupancy) - theirs)
         changes["descent"] = metrics.descent.add(value_of(loss, believed) - theirs)
     if info.epoch is not None:
@@ -204,6 +209,8 @@ def update(
     if info.confidence is not None:
         inside = contains(info.confidence, cmdp.mdp.transition)
         changes["covered"] = metrics.covered & inside
+        pairs = cmdp.layers.action_mask.sum().astype(dtype)
+        changes["radius"] = jnp.minimum(info.confidence.radius, 2).sum() / pairs
         excess = _infeasibility(cmdp.layers, believed, info.confidence)
         changes["infeasibility"] = jnp.maximum(metrics.infeasibility, excess)
     if info.projection is not None:

@@ -94,7 +94,9 @@ def value_of(
     occupancy: Float[Array, "layers states actions states"],
 ) -> Float[Array, "*constraints"]:
     r"""What an occupancy earns: $r^\top q$, or $G^\top q$ for constraints `[m, L, S, A]`."""
-    return jnp.tensordot(values, occupancy.sum(-1), axes=3)
+    # A sum, not a matrix product: that one rounds as the number of threads has it.
+    marginal = jnp.expand_dims(occupancy.sum(-1), tuple(range(values.ndim - 3)))
+    return (values * marginal).sum((-3, -2, -1))
 
 
 def rollout(

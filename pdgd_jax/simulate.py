@@ -6,7 +6,6 @@ over learners. `start` and `advance` are its two halves, for who wants to look i
 
 import itertools
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -185,7 +184,8 @@ def run(
     r"""Let a learner play a CMDP: the paper's learner-environment interaction.
 
     One compiled program, a `lax.scan` over checkpoints with everything in its carry, so that memory
-    does not depend on `num_episodes`. The same key in the same batch gives the same bits.
+    does not depend on `num_episodes`; another horizon with as many checkpoints does not compile
+    again. The same key in the same batch gives the same bits.
 
     Args:
       key: decides rewards, constraints and trajectories.
@@ -220,18 +220,18 @@ def run(
     check_run(cmdp, learner, num_episodes)
     episodes = checkpoint_episodes(num_episodes, checkpoints)
     comparators = Comparators.default(cmdp) if comparators is None else comparators
-    return _run(key, cmdp, learner.as_pytree(), comparators, episodes)
+    ends = jnp.asarray(episodes, jnp.int32)
+    return _run(key, cmdp, learner.as_pytree(), comparators, ends)
 
 
-@partial(jax.jit, static_argnames="episodes")
+@jax.jit
 def _run(
-    key: Array, cmdp: CMDP, learner: Learner, comparators: Comparators, episodes: tuple[int, ...]
+    key: Array, cmdp: CMDP, learner: Learner, comparators: Comparators, ends: Array
 ) -> History:
     def to_checkpoint(carry: Carry, until: Array) -> tuple[Carry, Metrics]:
         carry = advance(carry, cmdp, learner, until, comparators)
         return carry, carry.metrics
 
-    ends = jnp.asarray(episodes, jnp.int32)
     first = start(key, cmdp, learner, comparators)
     last, metrics = lax.scan(to_checkpoint, first, ends)
     return history_of(metrics, ends, learner.policy(last.learner), learner, comparators)

@@ -81,7 +81,7 @@ def radius(
     next_layer_size: Int[Array, "*shape"] | int,
     num_states: Int[Array, ""] | int,
     num_actions: Int[Array, ""] | int,
-    num_episodes: float,
+    num_episodes: Float[Array, ""] | float,
     delta: Float[Array, ""] | float,
 ) -> Float[Array, "*shape"]:
     r"""$\epsilon = \sqrt{2 |X_{k+1}| \ln(T|X||A|/\delta) / \max\{1, N\}}$; may be traced.

@@ -119,6 +119,8 @@ def test_metrics_equal_a_plain_loop(cmdp, learner, history):
             cost,
             max(cost, 0),
         ]
+        radii = np.asarray(state.primal.confidence.radius)[np.asarray(cmdp.layers.action_mask)]
+        radius = np.minimum(radii, 2).mean()
         multiplier = float(state.dual.multipliers[0])
         loss = multiplier * G[0] - r
         largest_loss = max(largest_loss, np.abs(loss).max())
@@ -132,6 +134,7 @@ def test_metrics_equal_a_plain_loop(cmdp, learner, history):
         assert float(recorded.largest_loss) == pytest.approx(largest_loss, abs=1e-12)
         assert float(recorded.largest_multiplier) == pytest.approx(largest, abs=1e-12)
         assert int(recorded.epoch) == int(after.primal.visits.epoch)
+        assert float(recorded.radius) == pytest.approx(radius, abs=1e-12)
         for i in (0, 1):
             sums = np.cumsum([0, *np.array(dual_terms)[:, i]])
             worst = max(sums[b] - sums[a] for a in range(t + 1) for b in range(a + 1, t + 2))
@@ -249,9 +252,11 @@ def test_vmap_over_stacked_instances_equals_a_loop(history, player, cmdp):
     np.testing.assert_array_equal(many.metrics.epoch[1], alone.metrics.epoch)
 
 
-def test_another_setting_or_key_does_not_recompile(cmdp, player, history):
+def test_another_setting_or_key_or_horizon_does_not_recompile(cmdp, player, history):
     before = _run._cache_size()
     run(KEYS[2], cmdp, player(cmdp.layers, 1, T, delta=0.3, rates=(9.0, 0.7)), T)
+    longer = run(KEYS[2], cmdp, player(cmdp.layers, 1, 3 * T), 3 * T, checkpoints=T)
+    assert longer.episode[-1] == 3 * T
     assert _run._cache_size() == before
 
 

@@ -39,16 +39,16 @@ class Setting:
       delta: the confidence parameter.
       rates: the constants of the step sizes; None if the bounds do not hold for them.
       confidence_scale: what the paper's radius is multiplied by.
-      num_constraints: m; None if the learner does not look at constraints.
       num_episodes: T; None if the learner does not depend on it.
+      num_constraints: m; None if the learner does not look at constraints.
     """
 
     layers: Layers
     delta: Float[Array, ""] | None = None
     rates: Rates | None = None
     confidence_scale: Float[Array, ""] | None = None
+    num_episodes: Int[Array, ""] | None = None
     num_constraints: int | None = static(default=None)
-    num_episodes: int | None = static(default=None)
 
 
 class Info(NamedTuple):
@@ -123,8 +123,7 @@ def check_setting(
     num_episodes: Any, delta: Any = None, confidence_scale: Any = None, num_constraints: Any = None
 ) -> None:
     """Refuse, in a sentence, numbers that make no sense; what is traced is not looked at."""
-    whole = isinstance(num_episodes, int | np.integer) and not isinstance(num_episodes, bool)
-    if not whole or num_episodes < 1:
+    if is_concrete(num_episodes) and not _is_whole(num_episodes):
         raise ValueError(f"num_episodes must be a whole number, at least 1; got {num_episodes!r}.")
     if num_constraints is not None and (
         not isinstance(num_constraints, int | np.integer) or num_constraints < 1
@@ -140,6 +139,12 @@ def check_setting(
             raise ValueError(
                 f"confidence_scale must be finite and at least 0; got {confidence_scale}."
             )
+
+
+def _is_whole(number: Any) -> bool:
+    """Whether a number, or an array of them, counts something: whole, and at least 1."""
+    array = np.asarray(number)
+    return bool(np.issubdtype(array.dtype, np.integer) and np.all(array >= 1))
 
 
 def check_fits(learner: Learner, cmdp: CMDP, num_episodes: int) -> None:
@@ -163,9 +168,11 @@ def check_fits(learner: Learner, cmdp: CMDP, num_episodes: int) -> None:
                 f"the learner was built for {setting.num_constraints} constraints, the CMDP has "
                 f"{cmdp.num_constraints}."
             )
-        if setting.num_episodes is not None and num_episodes > setting.num_episodes:
+        built_for = setting.num_episodes
+        known = built_for is not None and is_concrete(built_for)
+        if known and num_episodes > np.min(on_host(built_for)):
             raise ValueError(
-                f"the learner was built for {setting.num_episodes} episodes, fewer than the "
+                f"the learner was built for {built_for} episodes, fewer than the "
                 f"{num_episodes} to run: its step sizes and confidence sets hold for those only."
             )
         return

@@ -30,7 +30,7 @@ class State(NamedTuple):
     optimizer: Any
 
 
-def ceiling(num_episodes: float) -> float:
+def ceiling(num_episodes: Any) -> Any:
     r"""$T^{1/4}$, the largest multiplier."""
     return num_episodes**0.25
 
@@ -46,7 +46,7 @@ def update(
     state: State,
     outcome: Outcome,
     occupancy: Float[Array, "layers states actions states"],
-    num_episodes: float,
+    num_episodes: Float[Array, ""] | float,
 ) -> State:
     r"""One step against the loss $-\lambda^\top G_t^\top \hat q_t$.
 
@@ -64,5 +64,6 @@ def update(
     gradient = -value_of(outcome.constraints, occupancy).astype(multipliers.dtype)
     steps, optimizer_state = optimizer.update(gradient, state.optimizer, multipliers)
     moved = optax.apply_updates(multipliers, steps)
-    projected = optax.projections.projection_box(moved, 0.0, ceiling(num_episodes))
+    top = jnp.asarray(ceiling(num_episodes), multipliers.dtype)
+    projected = optax.projections.projection_box(moved, 0.0, top)
     return State(jnp.asarray(projected), optimizer_state)

@@ -108,7 +108,7 @@ def update(
 def pdgd_ops(
     layers: Layers,
     num_constraints: int,
-    num_episodes: int,
+    num_episodes: Any,
     *,
     delta: Any = 0.05,
     rates: Any = "tuned",
@@ -131,8 +131,8 @@ def pdgd_ops(
       dual_optimizer: makes an optax transformation of the dual step size.
 
     Returns:
-      A learner, a pytree: `delta`, `rates` and `confidence_scale` are leaves, which may be traced,
-      and a sweep over them is a `vmap`.
+      A learner, a pytree: `num_episodes`, `delta`, `rates` and `confidence_scale` are leaves, which
+      may be traced, and a sweep over them is a `vmap`.
 
     Raises:
       ValueError: if a number makes no sense, or there are no such rates or solver.
@@ -152,7 +152,8 @@ def pdgd_ops(
     solver_of(solver)
     delta, scale = jnp.asarray(delta, float), jnp.asarray(confidence_scale, float)
     constants = rates_of(rates, layers, num_constraints, num_episodes, delta)
-    primal = PrimalConfig(layers, constants.primal, delta, scale, num_episodes, solver)
+    T = jnp.asarray(num_episodes, float)
+    primal = PrimalConfig(layers, constants.primal, delta, scale, T, solver)
     config = Config(primal, constants.dual, num_constraints, dual_optimizer)
     # Bounds are known for plain gradient descent only.
     known = constants if dual_optimizer is optax.sgd else None
@@ -160,5 +161,7 @@ def pdgd_ops(
         init=Partial(init, config),
         policy=Partial(policy, config),
         update=Partial(update, config),
-        setting=Setting(layers, delta, known, scale, num_constraints, num_episodes),
+        setting=Setting(
+            layers, delta, known, scale, jnp.asarray(num_episodes, jnp.int32), num_constraints
+        ),
     )

@@ -13,7 +13,6 @@ paper's own two bounds: $L C + U_2 / (2C)$ over $C$, and the dual player's regre
 multiplier of norm one over $\eta$. "theory" is for checking theorems, "tuned" for use.
 """
 
-import math
 from typing import Any
 
 import jax.numpy as jnp
@@ -26,20 +25,21 @@ from pdgd_jax.learners.base import Rates
 __all__ = ["RATES", "rates_of"]
 
 
-def theory(layers: Layers, num_constraints: int, num_episodes: int, delta: Any) -> Rates:
+def theory(layers: Layers, num_constraints: int, num_episodes: Any, delta: Any) -> Rates:
     """Those of the proof of the bound on the multipliers."""
     triples, L = layers.num_triples.astype(float), layers.num_layers.astype(float)
-    logarithm = 2 * jnp.log(float(num_episodes)) - jnp.log(delta)  # T^2 overflows an int32
+    T = jnp.asarray(num_episodes, float)
+    logarithm = 2 * jnp.log(T) - jnp.log(delta)  # T^2 overflows an int32
     widest = jnp.maximum(2 * triples, L)
-    eta = 1 / (50 * num_constraints * widest * jnp.sqrt(num_episodes * logarithm))
+    eta = 1 / (50 * num_constraints * widest * jnp.sqrt(T * logarithm))
     return Rates(5 * triples / L, eta)
 
 
-def tuned(layers: Layers, num_constraints: int, num_episodes: int, delta: Any) -> Rates:
+def tuned(layers: Layers, num_constraints: int, num_episodes: Any, delta: Any) -> Rates:
     """Those that minimise the two bounds."""
     del delta
     triples, L = layers.num_triples.astype(float), layers.num_layers.astype(float)
-    eta = 1 / (L * math.sqrt(num_constraints * num_episodes))
+    eta = 1 / (L * jnp.sqrt(num_constraints * jnp.asarray(num_episodes, float)))
     return Rates(jnp.sqrt(triples / (2 * L)), eta)
 
 
@@ -47,7 +47,7 @@ RATES = {"theory": theory, "tuned": tuned}
 
 
 def rates_of(
-    rates: Any, layers: Layers, num_constraints: int, num_episodes: int, delta: Any
+    rates: Any, layers: Layers, num_constraints: int, num_episodes: Any, delta: Any
 ) -> Rates:
     r"""The constants that a name stands for, or a pair of one's own.
 
@@ -55,7 +55,7 @@ def rates_of(
       rates: "theory", "tuned", or the pair $(C, \eta)$; its numbers may be traced.
       layers: the states and actions.
       num_constraints: m.
-      num_episodes: T.
+      num_episodes: T; may be traced.
       delta: the confidence parameter.
 
     Raises:

@@ -47,7 +47,7 @@ class Config:
     constant: Float[Array, ""]
     delta: Float[Array, ""]
     confidence_scale: Float[Array, ""]
-    num_episodes: int = static()
+    num_episodes: Float[Array, ""]
     solver: str | Solver = static(default="newton")
 
 
@@ -127,7 +127,7 @@ def update(
     )
     loss = loss.astype(dtype)
     largest = jnp.maximum(state.largest_loss, jnp.abs(loss).max())
-    inverse = largest * config.constant * jnp.sqrt(jnp.asarray(config.num_episodes, dtype))
+    inverse = largest * config.constant * jnp.sqrt(config.num_episodes.astype(dtype))
     step_size = jnp.where(largest > 0, 1 / jnp.where(largest > 0, inverse, 1), 0)
     result = project(
         layers,
@@ -142,7 +142,7 @@ def update(
 
 def uc_o_gdps(
     layers: Layers,
-    num_episodes: int,
+    num_episodes: Any,
     *,
     delta: Any = 0.05,
     rates: Any = "tuned",
@@ -154,7 +154,7 @@ def uc_o_gdps(
 
     Args:
       layers: the states and actions, `cmdp.layers`.
-      num_episodes: $T$.
+      num_episodes: $T$; may be traced.
       delta: the confidence parameter.
       rates: "theory", "tuned", or a pair whose first number is $C$.
       confidence_scale: what the paper's radius is multiplied by.
@@ -179,12 +179,13 @@ def uc_o_gdps(
     solver_of(solver)
     delta, scale = jnp.asarray(delta, float), jnp.asarray(confidence_scale, float)
     constants = rates_of(rates, layers, 1, num_episodes, delta)
-    config = Config(layers, constants.primal, delta, scale, num_episodes, solver)
+    T = jnp.asarray(num_episodes, float)
+    config = Config(layers, constants.primal, delta, scale, T, solver)
     return Learner(
         init=Partial(_init, config),
         policy=Partial(policy, config),
         update=Partial(_update, config, Partial(loss or _minus_reward)),
-        setting=Setting(layers, delta, constants, scale, None, num_episodes),
+        setting=Setting(layers, delta, constants, scale, jnp.asarray(num_episodes, jnp.int32)),
     )
 
 
