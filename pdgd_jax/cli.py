@@ -1,8 +1,8 @@
 """The command line: `pdgd`."""
 
-import ast
+import importlib
 import inspect
-import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -13,12 +13,29 @@ import numpy as np
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 from rich.text import Text
 
 import pdgd_jax
 from pdgd_jax import learners, oracle, theory
 from pdgd_jax.cmdp import CMDP
+from pdgd_jax.console import (
+    ANY_OPTION,
+    EXIT_CODES,
+    AsJson,
+    app,
+    completing,
+    examples,
+    instance_names,
+    instance_options,
+    learner_names,
+    literal,
+    plain_table,
+    print_json,
+    rates_names,
+    run_app,
+    solver_names,
+    whole,
+)
 from pdgd_jax.evaluation import comparators_of, evaluate
 from pdgd_jax.instances import builder_of, make, options_of, registered
 from pdgd_jax.learners import Learner, pdgd_ops, uc_o_gdps
@@ -28,16 +45,6 @@ from pdgd_jax.sweep import run_seeds
 
 __all__ = ["main"]
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    help="Online learning in constrained MDPs with long-term constraints.",
-    epilog="Exit codes: 0 success, 1 failure, 2 bad input.",
-)
-
-LEARNERS = ("pdgd-ops", "uc-o-gdps", "uniform", "best-feasible", "most-feasible")
-
 _COLUMNS = (
     TextColumn("{task.description}"),
     BarColumn(),
@@ -46,17 +53,18 @@ _COLUMNS = (
     TimeRemainingColumn(),
 )
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+InstanceName = Annotated[
+    str,
+    typer.Argument(
+        help="An instance, see [bold]pdgd instances[/].", autocompletion=completing(instance_names)
+    ),
+]
 
 
 def main() -> None:
-    """Run `pdgd`: bad input is one red sentence and exit code 2."""
+    """Run `pdgd`, in float64."""
     jax.config.update("jax_enable_x64", True)
-    try:
-        app()
-    except ValueError as error:
-        Console(stderr=True).print(Text(str(error), style="red"), soft_wrap=True)
-        sys.exit(2)
+    run_app()
 
 
 def _show_version(wanted: bool) -> None:
@@ -65,18 +73,63 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+def _import(modules: list[str]) -> list[str]:
+    # As `python -m` does: what stands in the current folder can be imported.
+    sys.path[:0] = [os.getcwd()] if modules else []
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            if error.name not in (module, module.partition(".")[0]):
+                raise
+            raise ValueError(
+                f"--import {module}: there is no such module here ({os.getcwd()}) nor among the "
+                "installed ones; give a module's name, as in an import statement."
+            ) from None
+    return modules
+
+
+@app.callback(
+    epilog=examples(
+        "pdgd run",
+        "pdgd run streaming --episodes 1e5 --seeds 16",
+        "pdgd solve grid --budget 1",
+        "pdgd instances",
+        "pdgd --install-completion",
+    )
+    + "\n\n"
+    + EXIT_CODES
+)
 def _options(
+    import_: Annotated[
+        list[str],
+        typer.Option(
+            "--import",
+            metavar="MODULE",
+            envvar="PDGD_IMPORT",
+            callback=_import,
+            is_eager=True,
+            help="Import this module first: one of yours that registers instances or learners.",
+        ),
+    ] = (),  # type: ignore[assignment]  # typer makes it a list
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
-    del version  # handled by its callback
+    del import_, version  # handled by their callbacks
 
 
-@app.command(epilog="Examples: [bold]pdgd instances[/], [bold]pdgd instances grid[/]")
+@app.command(epilog=examples("pdgd instances", "pdgd instances grid", "pdgd instances --json"))
 def instances(
-    name: Annotated[str | None, typer.Argument(help="Describe this one in full.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="Describe this one in full.", autocompletion=completing(instance_names)
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the built-in instances, or describe one with its options."""
@@ -84,7 +137,7 @@ def instances(
         options = options_of(name)
         description = _docstring(name)
         if as_json:
-            typer.echo(json.dumps({"name": name, "about": description, "options": options}))
+            print_json({"name": name, "about": description, "options": options})
             return
         console = Console()
         console.print(Text(name, style="bold"))
@@ -92,12 +145,9 @@ def instances(
         return
     rows = [{"name": name, **_facts_or_reason(name)} for name in registered()]
     if as_json:
-        typer.echo(json.dumps(rows))
+        print_json(rows)
         return
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in ("instance", "L", "states", "actions", "m", "OPT", "rho"):
-        table.add_column(column, justify="left" if column == "instance" else "right", no_wrap=True)
-    table.add_column("what it is")
+    table = plain_table("instance", ">L", ">states", ">actions", ">m", ">OPT", ">rho", "what it is")
     for row in rows:
         about = Text(_docstring(row["name"]).splitlines()[0])
         if "unavailable" in row:
@@ -111,12 +161,16 @@ def instances(
 
 
 @app.command(
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-    epilog="Example: [bold]pdgd solve random --sizes 1,10,10,1 --num-actions 5 --episodes 1e6[/]",
+    context_settings=ANY_OPTION,
+    epilog=examples(
+        "pdgd solve streaming",
+        "pdgd solve grid --budget 1 --episodes 1e6",
+        "pdgd solve random --sizes 1,10,10,1 --num-actions 5 --json",
+    ),
 )
 def solve(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="An instance, see [bold]pdgd instances[/].")],
+    name: InstanceName,
     episodes: Annotated[
         float, typer.Option(help="T, for the paper's condition on rho and adversarial averages.")
     ] = 100_000,
@@ -126,16 +180,15 @@ def solve(
 
     Options of the instance are given as they are named there: --sizes 1,4,4,1 --seed 3.
     """
-    num_episodes = _whole("--episodes", episodes)
-    facts = _facts(make(name, **_instance_options(context.args)), num_episodes)
+    num_episodes = whole("--episodes", episodes)
+    facts = _facts(make(name, **instance_options(context.args)), num_episodes)
     if as_json:
-        typer.echo(json.dumps({"name": name, **facts}))
+        print_json({"name": name, **facts})
         return
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column()
+    table = plain_table("what", "value")
+    table.show_header = False
     for label, text in _sentences(facts):
-        table.add_row(label, text)
+        table.add_row(Text(label, style="bold"), text)
     console = Console()
     console.print(Text(f"{name}: {_docstring(name).splitlines()[0]}", style="bold"), soft_wrap=True)
     console.print(table)
@@ -143,31 +196,48 @@ def solve(
 
 @app.command(
     "run",
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-    epilog="Examples: [bold]pdgd run[/], [bold]pdgd run streaming --episodes 1e5 --seeds 16[/], "
-    "[bold]pdgd run random --constraints phases --confidence-scale 0.3 --out phases.npz[/]",
+    context_settings=ANY_OPTION,
+    epilog=examples(
+        "pdgd run",
+        "pdgd run streaming --episodes 1e5 --seeds 16",
+        "pdgd run random --constraints phases --confidence-scale 0.3 --out phases.npz",
+        "pdgd --import my_module run my-instance --learner my-learner",
+    ),
 )
 def run_(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="An instance, see [bold]pdgd instances[/].")] = (
-        "random"
-    ),
+    name: InstanceName = "random",
     episodes: Annotated[float, typer.Option(help="T, how many episodes to play.")] = 10_000,
     seeds: Annotated[int, typer.Option(help="How many independent runs.")] = 8,
     key: Annotated[int, typer.Option(help="Decides everything random, but the instance.")] = 0,
-    learner: Annotated[str, typer.Option(help=f"One of {', '.join(LEARNERS)}.")] = "pdgd-ops",
+    learner: Annotated[
+        str,
+        typer.Option(
+            help=f"One of {', '.join(learner_names())}.", autocompletion=completing(learner_names)
+        ),
+    ] = "pdgd-ops",
     rates: Annotated[
-        str, typer.Option(help='"tuned", "theory", or the two constants C,eta.')
+        str,
+        typer.Option(
+            help='"tuned", "theory", or the two constants C,eta.',
+            autocompletion=completing(rates_names),
+        ),
     ] = "tuned",
     delta: Annotated[float, typer.Option(help="The confidence parameter.")] = 0.05,
     confidence_scale: Annotated[
         float, typer.Option(help="What the paper's confidence radius is multiplied by.")
     ] = 1.0,
     solver: Annotated[
-        str, typer.Option(help="Of the projection: newton, osqp or projected_gradient.")
+        str,
+        typer.Option(
+            help=f"Of the projection: {', '.join(solver_names())}.",
+            autocompletion=completing(solver_names),
+        ),
     ] = "newton",
     checkpoints: Annotated[int, typer.Option(help="How often to look.")] = 200,
-    certificates: Annotated[bool, typer.Option(help="List every guarantee.")] = False,
+    certificates: Annotated[
+        bool, typer.Option("--certificates", help="List every guarantee.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Save everything to this .npz file.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -179,11 +249,11 @@ def run_(
         check_out(out)
     if seeds < 1:
         raise ValueError(f"--seeds must be at least 1; got {seeds}.")
-    T = _whole("--episodes", episodes)
+    T = whole("--episodes", episodes)
     words = context.args
     if name.startswith("--"):  # an option of the instance, where its name was left out
         name, words = "random", [name, *words]
-    cmdp = make(name, **_instance_options(words))
+    cmdp = make(name, **instance_options(words))
     player = _learner(learner, cmdp, T, rates, delta, confidence_scale, solver)
     keys = jax.random.split(jax.random.key(key), seeds)
     comparators = comparators_of(cmdp, T)
@@ -217,7 +287,7 @@ def run_(
     if out is not None:
         save(out, facts, history, result)
     if as_json:
-        typer.echo(json.dumps(facts))
+        print_json(facts)
         return
     console = Console()
     speed = f"{seconds:.1f} s, {T * seeds / seconds:,.0f} episodes/s"
@@ -233,12 +303,6 @@ def run_(
         console.print(f"saved to {out}")
 
 
-def _whole(option: str, number: float) -> int:
-    if not (number >= 1 and number.is_integer()):
-        raise ValueError(f"{option} must be a whole number, at least 1; got {number:g}.")
-    return int(number)
-
-
 def _learner(
     name: str,
     cmdp: CMDP,
@@ -248,11 +312,13 @@ def _learner(
     confidence_scale: float,
     solver: str,
 ) -> Learner:
-    if name not in LEARNERS:
-        raise ValueError(f"unknown learner {name!r}; the learners are {', '.join(LEARNERS)}.")
+    if name not in learner_names():
+        raise ValueError(
+            f"unknown learner {name!r}; the learners are {', '.join(learner_names())}."
+        )
     constants: Any = rates
     if "," in rates:
-        constants = _literal(rates)
+        constants = literal(rates)
     settings: dict[str, Any] = {
         "delta": delta,
         "rates": constants,
@@ -268,32 +334,6 @@ def _learner(
     if name == "most-feasible":
         return learners.most_feasible(cmdp, num_episodes)
     return learners.uniform(cmdp.layers)
-
-
-def _instance_options(words: list[str]) -> dict[str, Any]:
-    """`--num-actions 3` or `--num-actions=3` as a dictionary."""
-    options: dict[str, Any] = {}
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
-        if not word.startswith("--"):
-            raise ValueError(
-                f"{word!r} is not an option; options of an instance look like --seed 3."
-            )
-        option, equals, value = word[2:].partition("=")
-        if not equals:
-            if not rest:
-                raise ValueError(f"--{option} needs a value.")
-            value = rest.pop(0)
-        options[option.replace("-", "_")] = _literal(value)
-    return options
-
-
-def _literal(word: str) -> Any:
-    try:
-        return ast.literal_eval(word)
-    except (ValueError, SyntaxError):
-        return word
 
 
 def _facts(cmdp: CMDP, num_episodes: int) -> dict[str, Any]:

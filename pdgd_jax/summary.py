@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
-from scipy import stats
 
 from pdgd_jax._pytree import on_host
+from pdgd_jax.console import plain_table
 from pdgd_jax.evaluation import Evaluation
 from pdgd_jax.simulate import History
 from pdgd_jax.textplot import curve
@@ -40,6 +39,8 @@ class Estimate(NamedTuple):
         count = len(values)
         if count < 2:
             return cls(float(values.mean()), float("nan"))
+        from scipy import stats  # half a second to import, which `pdgd --help` need not wait for
+
         spread = float(values.std(ddof=1)) / np.sqrt(count)
         return cls(float(values.mean()), float(stats.t.ppf(0.975, count - 1) * spread))
 
@@ -108,10 +109,8 @@ def print_summary(
 ) -> None:
     """Print the summary, the picture, and what a reader must not miss."""
     episodes, seeds = facts["episodes"], facts["seeds"]
-    table = Table(box=None, header_style="bold", pad_edge=False)
     band = "mean ± 95% band" if seeds > 1 else "value"
-    for column in ("after the last episode", band, "per episode"):
-        table.add_column(column, justify="left" if column.startswith("after") else "right")
+    table = plain_table("after the last episode", f">{band}", ">per episode")
 
     def row(label: str, name: str) -> None:
         estimate = Estimate(**facts[name])
@@ -142,9 +141,7 @@ def print_summary(
 def _print_certificates(console: Console, facts: dict[str, Any], all_: bool) -> None:
     found, seeds = facts["certificates"], facts["seeds"]
     if all_:
-        table = Table(box=None, header_style="bold", pad_edge=False)
-        for column in ("guarantee", "measured", "bound", "probability", "status"):
-            table.add_column(column, justify="right" if column in ("measured", "bound") else "left")
+        table = plain_table("guarantee", ">measured", ">bound", "probability", "status")
         for c in found:
             if c["fails"]:
                 status = Text(f"fails in {c['fails']} of {seeds}", style="red")
