@@ -7,7 +7,7 @@ from pdgd_jax.dataset import dataset_of
 from pdgd_jax.evaluation import Evaluation, comparators_of, evaluate
 from pdgd_jax.instances import make, register, registered
 from pdgd_jax.layers import Layers
-from pdgd_jax.learners import Learner, pdgd_ops, uc_o_gdps
+from pdgd_jax.learners import Learner, make_learner, pdgd_ops, register_learner, uc_o_gdps
 from pdgd_jax.mdp import LayeredMDP
 from pdgd_jax.occupancy import Trajectory, occupancy_of, policy_of, rollout, value_of
 from pdgd_jax.policies import PolicyValues, evaluate_policies
@@ -17,6 +17,7 @@ from pdgd_jax.projection import (
     cold_start,
     project,
     project_batch,
+    register_solver,
 )
 from pdgd_jax.simulate import History, run
 from pdgd_jax.unroll import UnrolledMDP, unroll
@@ -45,6 +46,7 @@ __all__ = [
     "evaluate_policies",
     "learners",
     "make",
+    "make_learner",
     "occupancy_of",
     "oracle",
     "pdgd_ops",
@@ -53,6 +55,8 @@ __all__ = [
     "project",
     "project_batch",
     "register",
+    "register_learner",
+    "register_solver",
     "registered",
     "rollout",
     "run",

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 import pdgd_jax
-from pdgd_jax import learners, oracle, theory
+from pdgd_jax import oracle, theory
 from pdgd_jax.cmdp import CMDP
 from pdgd_jax.console import (
     ANY_OPTION,
@@ -38,7 +38,7 @@ from pdgd_jax.console import (
 )
 from pdgd_jax.evaluation import comparators_of, evaluate
 from pdgd_jax.instances import builder_of, make, options_of, registered
-from pdgd_jax.learners import Learner, pdgd_ops, uc_o_gdps
+from pdgd_jax.learners import make_learner
 from pdgd_jax.processes import StochasticProcess
 from pdgd_jax.summary import check_out, print_summary, save, summarise
 from pdgd_jax.sweep import run_seeds
@@ -254,7 +254,15 @@ def run_(
     if name.startswith("--"):  # an option of the instance, where its name was left out
         name, words = "random", [name, *words]
     cmdp = make(name, **instance_options(words))
-    player = _learner(learner, cmdp, T, rates, delta, confidence_scale, solver)
+    player = make_learner(
+        learner,
+        cmdp,
+        T,
+        delta=delta,
+        rates=literal(rates) if "," in rates else rates,
+        confidence_scale=confidence_scale,
+        solver=solver,
+    )
     keys = jax.random.split(jax.random.key(key), seeds)
     comparators = comparators_of(cmdp, T)
     console = Console(stderr=True)
@@ -301,39 +309,6 @@ def run_(
         )
     if out is not None:
         console.print(f"saved to {out}")
-
-
-def _learner(
-    name: str,
-    cmdp: CMDP,
-    num_episodes: int,
-    rates: str,
-    delta: float,
-    confidence_scale: float,
-    solver: str,
-) -> Learner:
-    if name not in learner_names():
-        raise ValueError(
-            f"unknown learner {name!r}; the learners are {', '.join(learner_names())}."
-        )
-    constants: Any = rates
-    if "," in rates:
-        constants = literal(rates)
-    settings: dict[str, Any] = {
-        "delta": delta,
-        "rates": constants,
-        "confidence_scale": confidence_scale,
-        "solver": solver,
-    }
-    if name == "pdgd-ops":
-        return pdgd_ops(cmdp.layers, cmdp.num_constraints, num_episodes, **settings)
-    if name == "uc-o-gdps":
-        return uc_o_gdps(cmdp.layers, num_episodes, **settings)
-    if name == "best-feasible":
-        return learners.best_feasible(cmdp, num_episodes)
-    if name == "most-feasible":
-        return learners.most_feasible(cmdp, num_episodes)
-    return learners.uniform(cmdp.layers)
 
 
 def _facts(cmdp: CMDP, num_episodes: int) -> dict[str, Any]:

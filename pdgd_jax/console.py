@@ -129,8 +129,10 @@ def instance_names() -> tuple[str, ...]:
 
 
 def learner_names() -> tuple[str, ...]:
-    """The learners that `pdgd run` knows."""
-    return ("pdgd-ops", "uc-o-gdps", "uniform", "best-feasible", "most-feasible")
+    """The learners that are registered."""
+    from pdgd_jax.learners import registered_learners
+
+    return registered_learners()
 
 
 def solver_names() -> tuple[str, ...]:
@@ -186,19 +188,24 @@ def _say(sentence: str) -> None:
     Console(stderr=True).print(Text(sentence, style="red"), soft_wrap=True)
 
 
-@contextlib.contextmanager
-def _quick_to_stop(grace: float = 2.0) -> Iterator[None]:
-    """Let Ctrl-C end the process even while compiled code runs.
+def _leave() -> None:
+    Console(stderr=True).show_cursor()
+    _say("interrupted")
+    os._exit(130)
 
-    Python reacts to a signal only between two of its own steps, and compiling or a long piece of
-    a run is a single one. So a thread watches, and ends the process if that takes too long;
-    nothing is lost, since files are written aside and renamed.
+
+@contextlib.contextmanager
+def _quick_to_stop() -> Iterator[None]:
+    """Let Ctrl-C end the process even where Python cannot: nothing on disk is lost by it.
+
+    Python reacts to a signal between two of its own steps, but compiling, or a long piece of a run,
+    is a single one: so a thread watches. And the exception may be raised where it is swallowed.
     """
-    ours_to_handle = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if not ours_to_handle or threading.current_thread() is not threading.main_thread():
+    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not usual or threading.current_thread() is not threading.main_thread():
         yield  # ignored, as in a background job, or handled by someone else
         return
-    noticed = threading.Event()
+    noticed, finished = threading.Event(), threading.Event()
     reader, writer = socket.socketpair()
     writer.setblocking(False)
 
@@ -210,17 +217,23 @@ def _quick_to_stop(grace: float = 2.0) -> Iterator[None]:
         with reader:
             while (signals := reader.recv(1)) and signals[0] != signal.SIGINT:
                 pass
-        if signals and not noticed.wait(grace):
-            Console(stderr=True).show_cursor()
-            _say("interrupted")
-            os._exit(130)
+        if signals and not (noticed.wait(2) and finished.wait(10)):
+            _leave()
 
-    before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    def swallowed(event: Any) -> None:
+        if issubclass(event.exc_type, KeyboardInterrupt):
+            _leave()
+        report(event)
+
+    report, sys.unraisablehook = sys.unraisablehook, swallowed
+    wakeup = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     signal.signal(signal.SIGINT, notice)
     threading.Thread(target=watch, daemon=True).start()
     try:
         yield
     finally:
+        finished.set()
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        signal.set_wakeup_fd(before)
+        signal.set_wakeup_fd(wakeup)
+        sys.unraisablehook = report
         writer.close()

@@ -8,9 +8,8 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy  # loads its parts when they are used: half a second
 from jaxtyping import Array, Float, Key
-from scipy import sparse
-from scipy.optimize import linprog
 
 from pdgd_jax._pytree import on_host
 from pdgd_jax.cmdp import CMDP, Outcome
@@ -103,7 +102,7 @@ def optimum(
     G = np.zeros((0, flow.num_pairs))
     if constraints is not None:
         G = flow.pairs_of("constraints", constraints, CONSTRAINT_BOUNDS)
-    solution = linprog(
+    solution = scipy.optimize.linprog(
         -objective,
         A_ub=G if len(G) else None,
         b_ub=np.zeros(len(G)) if len(G) else None,
@@ -158,14 +157,14 @@ def slater_margin(
 
     # Unknowns: the occupancy of each pair, then rho itself.
     objective = np.append(np.zeros(flow.num_pairs), -1.0)
-    no_margin = sparse.csr_matrix((flow.matrix.shape[0], 1))
-    equalities = sparse.hstack([flow.matrix, no_margin], format="csr")
+    no_margin = scipy.sparse.csr_matrix((flow.matrix.shape[0], 1))
+    equalities = scipy.sparse.hstack([flow.matrix, no_margin], format="csr")
     bounds = [(0, None)] * flow.num_pairs + [(None, None)]
     active = np.unique(
         np.argmax(rows, axis=0)
     )  # each pair's worst row: a start that often suffices
     while True:
-        solution = linprog(
+        solution = scipy.optimize.linprog(
             objective,
             A_ub=np.column_stack([rows[active], np.ones(len(active))]),
             b_ub=np.zeros(len(active)),
@@ -257,7 +256,7 @@ class _Flow:
         decides: Any = mask.any(-1)  # [L, S]
         row_of = np.cumsum(decides.reshape(-1)).reshape(decides.shape) - 1
         pair = np.arange(self.num_pairs)
-        outflow = sparse.coo_matrix(
+        outflow = scipy.sparse.coo_matrix(
             (np.ones(self.num_pairs), (row_of[layer, state], pair)),
             shape=(int(decides.sum()), self.num_pairs),
         )
@@ -267,7 +266,7 @@ class _Flow:
         # Nothing is conserved in the last state.
         inside = (layer[from_pair] + 1 < mask.shape[0]) & decides[next_layer, to_state]
         from_pair, to_state, next_layer = from_pair[inside], to_state[inside], next_layer[inside]
-        inflow = sparse.coo_matrix(
+        inflow = scipy.sparse.coo_matrix(
             (rows[from_pair, to_state], (row_of[next_layer, to_state], from_pair)),
             shape=outflow.shape,
         )

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +32,22 @@ def precision(request):
     context = jax.enable_x64(False) if request.param == "float32" else contextlib.nullcontext()
     with context:
         yield request.param
+
+
+@pytest.fixture
+def pdgd(monkeypatch, capsys):
+    """Run `pdgd` with the given words; returns exit code, output and errors."""
+
+    def run(*words):
+        from pdgd_jax import cli
+
+        monkeypatch.setattr(sys, "argv", ["pdgd", *words])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        output = capsys.readouterr()
+        return stop.value.code or 0, output.out, output.err
+
+    return run
 
 
 def random_mdp(seed, sizes=(1, 3, 2, 1), num_actions=2, sparsity=0.3):

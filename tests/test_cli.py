@@ -1,6 +1,5 @@
 import io
 import json
-import sys
 
 import chex
 import jax
@@ -8,25 +7,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from pdgd_jax import cli, evaluate, make, pdgd_ops, registered, run, summary
+from pdgd_jax import evaluate, make, pdgd_ops, registered, run, summary
 from pdgd_jax.learners import Learner
 from pdgd_jax.sweep import run_seeds
 from pdgd_jax.textplot import curve
 from tests.conftest import QUICK
-
-
-@pytest.fixture
-def pdgd(monkeypatch, capsys):
-    """Run `pdgd` with the given words; returns exit code, output and errors."""
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["pdgd", *words])
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        output = capsys.readouterr()
-        return stop.value.code or 0, output.out, output.err
-
-    return run
 
 
 def test_instances_are_listed(pdgd):

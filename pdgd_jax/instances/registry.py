@@ -1,10 +1,10 @@
 """Instances by name."""
 
-import difflib
 import inspect
 from collections.abc import Callable
 from typing import Any
 
+from pdgd_jax._names import nearest
 from pdgd_jax.cmdp import CMDP
 
 __all__ = ["builder_of", "make", "options_of", "register", "registered"]
@@ -64,7 +64,7 @@ def make(name: str, **options: Any) -> CMDP:
         if option not in known:
             offered = f"its options are {', '.join(known)}" if known else "it has no options"
             raise ValueError(
-                f"instance {name!r} has no option {option!r}{_nearest(option, known)}; {offered}."
+                f"instance {name!r} has no option {option!r}{nearest(option, known)}; {offered}."
             )
     return builder(**options)
 
@@ -73,7 +73,7 @@ def builder_of(name: str) -> Builder:
     """The function behind a name."""
     if name not in _BUILDERS:
         raise ValueError(
-            f"unknown instance {name!r}{_nearest(name, registered())}; "
+            f"unknown instance {name!r}{nearest(name, registered())}; "
             f"the instances are {', '.join(registered())}."
         )
     return _BUILDERS[name]
@@ -83,8 +83,3 @@ def options_of(name: str) -> dict[str, Any]:
     """The options of an instance, with their defaults."""
     parameters = inspect.signature(builder_of(name)).parameters
     return {option: parameter.default for option, parameter in parameters.items()}
-
-
-def _nearest(word: str, known: Any) -> str:
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f" (did you mean {close[0]!r}?)" if close else ""

@@ -8,6 +8,7 @@ from pdgd_jax.projection.base import (
     cold_start,
     project,
     project_batch,
+    register_solver,
 )
 
 __all__ = [
@@ -18,4 +19,5 @@ __all__ = [
     "cold_start",
     "project",
     "project_batch",
+    "register_solver",
 ]

@@ -1,0 +1,168 @@
+"""What all commands share: help, completion, colours, exit codes, and Ctrl-C."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+from rich.console import Console
+
+from pdgd_jax import cli, console, learners
+from pdgd_jax.projection import SOLVERS
+
+COMMANDS = [command.name or command.callback.__name__ for command in cli.app.registered_commands]
+
+
+def test_help_shows_examples_and_exit_codes(pdgd):
+    code, out, _ = pdgd("--help")
+    assert code == 0
+    assert all(command in out for command in COMMANDS)
+    for word in ("Examples", "pdgd run", "--install-completion", "--version", "--import"):
+        assert word in out
+    text = " ".join(out.split())
+    assert "0 success, 1 failure, 2 bad input, 130 interrupted" in text
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_examples(pdgd, command):
+    code, out, _ = pdgd(command, "--help")
+    assert code == 0
+    shown = out.split("Examples", 1)[1]
+    assert re.search(rf"pdgd (--import \S+ )?{command}\b", shown)
+
+
+def test_help_does_not_wait_for_what_it_does_not_need():
+    slow = {"scipy.optimize", "scipy.stats", "xarray", "zarr", "matplotlib", "plotly", "jaxopt"}
+    code = f"import sys, pdgd_jax.cli; print(sorted({slow!r} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def completions(*words):
+    """What the shell would offer after these words, the last of them not finished."""
+    environment = {
+        **os.environ,
+        "_PDGD_COMPLETE": "complete_bash",
+        "COMP_WORDS": " ".join(["pdgd", *words]),
+        "COMP_CWORD": str(len(words)),
+    }
+    code = "from pdgd_jax.cli import main; import sys; sys.argv[0] = 'pdgd'; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False
+    )
+    return done.stdout.split()
+
+
+def test_the_shell_completes_names():
+    assert completions("solve", "r") == ["random", "recommender", "riverswim"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (("run", "two"), ["two-phase"]),
+        (("run", "--learner", ""), list(learners.registered_learners())),
+        (("run", "--solver", ""), list(SOLVERS)),
+        (("run", "--rates", "t"), ["theory", "tuned"]),
+        (("run", "--conf"), ["--confidence-scale"]),
+    ],
+)
+def test_the_shell_completes_options_and_their_values(words, offered):
+    assert sorted(completions(*words)) == sorted(offered)
+
+
+def test_colours_are_for_terminals_that_want_them(monkeypatch):
+    def shown(**environment):
+        for name in ("NO_COLOR", "FORCE_COLOR"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("TERM", "xterm-256color")
+        terminal = Console(force_terminal=True, highlight=False)
+        with terminal.capture() as captured:
+            terminal.print("[red]no[/]")
+        return captured.get().strip()
+
+    assert shown() == "\x1b[31mno\x1b[0m"
+    assert shown(NO_COLOR="1") == "no"
+
+
+def test_json_is_strict(capsys):
+    console.print_json({"a": [1.5, float("nan"), float("inf")], "b": {"c": (True, None, "x")}})
+    printed = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert printed == {"a": [1.5, None, None], "b": {"c": [True, None, "x"]}}
+
+
+def test_an_error_of_the_system_is_a_failure_in_one_sentence(pdgd, monkeypatch):
+    def no_space(name):
+        raise OSError(28, "No space left on device", "somewhere")
+
+    monkeypatch.setattr("pdgd_jax.cli.options_of", no_space)
+    code, out, err = pdgd("instances", "grid")
+    assert (code, out) == (1, "")
+    assert "No space left on device" in err
+    assert err.count("\n") == 1
+
+
+MODULE = """
+import pathlib, time
+import jax
+from pdgd_jax import register
+
+def waits_in_python():
+    '''Never comes back.'''
+    pathlib.Path("started").touch()
+    time.sleep(1000)
+
+def waits_in_compiled_code():
+    '''Never comes back, and Python is not asked.'''
+    pathlib.Path("started").touch()
+    jax.lax.while_loop(lambda x: x >= 0, lambda x: (x + 1) % 7, 0).block_until_ready()
+
+register("python", waits_in_python)
+register("compiled", waits_in_compiled_code)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["python", "compiled"])
+def test_ctrl_c_is_one_line_and_exit_code_130(tmp_path, where):
+    (tmp_path / "slow_module.py").write_text(textwrap.dedent(MODULE))
+    # A parent that ignores the signal, as a background job does, must not decide the outcome.
+    code = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
+        f"sys.argv[1:] = ['--import', 'slow_module', 'solve', '{where}'];"
+        "from pdgd_jax.cli import main; main()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            while not (tmp_path / "started").exists():
+                assert process.poll() is None, process.stderr.read()
+                time.sleep(0.05)
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=120)
+        finally:
+            process.kill()
+    assert process.returncode == 130
+    assert err == "interrupted\n"
+
+
+def test_a_module_of_ones_own_is_imported_first(pdgd, tmp_path, monkeypatch):
+    (tmp_path / "module_of_mine.py").write_text(textwrap.dedent(MODULE))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr("pdgd_jax.instances.registry._BUILDERS", {})
+    code, out, _ = pdgd("--import", "module_of_mine", "instances", "compiled")
+    assert code == 0
+    assert "Never comes back, and Python is not asked." in out
+    code, out, err = pdgd("--import", "module_of_nobody", "instances")
+    assert (code, out) == (2, "")
+    assert "--import module_of_nobody: there is no such module" in err
