@@ -7,7 +7,14 @@ from typing import Any
 from pdgd_jax._names import nearest
 from pdgd_jax.cmdp import CMDP
 
-__all__ = ["builder_of", "make", "options_of", "register", "registered"]
+__all__ = [
+    "builder_of",
+    "check_option",
+    "make",
+    "options_of",
+    "register",
+    "registered",
+]
 
 Builder = Callable[..., CMDP]
 
@@ -58,15 +65,19 @@ def make(name: str, **options: Any) -> CMDP:
       CMDP(sizes=(1, 2, 3, 4, 5, 1), num_actions=2, num_constraints=1,
            rewards=Bernoulli, constraints=Bernoulli)
     """
-    builder = builder_of(name)
-    known = options_of(name)
     for option in options:
-        if option not in known:
-            offered = f"its options are {', '.join(known)}" if known else "it has no options"
-            raise ValueError(
-                f"instance {name!r} has no option {option!r}{nearest(option, known)}; {offered}."
-            )
-    return builder(**options)
+        check_option(name, option)
+    return builder_of(name)(**options)
+
+
+def check_option(name: str, option: str) -> None:
+    """Refuse, in a sentence, an option that an instance does not have."""
+    known = options_of(name)
+    if option not in known:
+        offered = f"its options are {', '.join(known)}" if known else "it has no options"
+        raise ValueError(
+            f"instance {name!r} has no option {option!r}{nearest(option, known)}; {offered}."
+        )
 
 
 def builder_of(name: str) -> Builder:
