@@ -152,6 +152,9 @@ def evaluate(history: History, cmdp: CMDP) -> Evaluation:
     Returns:
       Regret against OPT of each prefix, violations, and certificates.
 
+    Raises:
+      ValueError: if the runs have different checkpoints, or a stack has another number of them.
+
     Example:
       >>> import jax
       >>> from pdgd_jax import evaluate, learners, make, run
@@ -172,7 +175,13 @@ def evaluate(history: History, cmdp: CMDP) -> Evaluation:
         return _stack([evaluate(*lane) for lane in lanes])
     numbers: History = jax.tree.map(_number, history)
     batch = numbers.episode.shape[:-1]
-    episode = np.asarray(numbers.episode).reshape(-1, numbers.episode.shape[-1])[0]
+    episodes = np.asarray(numbers.episode).reshape(-1, numbers.episode.shape[-1])
+    episode = episodes[0]
+    if (episodes != episode).any():
+        raise ValueError(
+            "the runs of a history must have been looked at after the same episodes; evaluate runs "
+            "of different horizons one horizon at a time."
+        )
     count = math.prod(batch)
     flat = jax.tree.map(lambda x: x.reshape(count, *x.shape[len(batch) :]), numbers)
     runs = [jax.tree.map(lambda x, i=i: x[i], flat) for i in range(count)]

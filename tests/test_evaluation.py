@@ -147,6 +147,14 @@ def never_fails(result):
 
 
 @pytest.mark.slow
+def test_runs_of_different_horizons_are_not_mixed(cmdp):
+    learner = learners.uniform(cmdp.layers)
+    short, long = (run(jax.random.key(0), cmdp, learner, T, checkpoints=5) for T in (10, 20))
+    both = jax.tree.map(lambda *leaves: jnp.stack(leaves), short, long)
+    with pytest.raises(ValueError, match="one horizon at a time"):
+        evaluate(both, cmdp)
+
+
 def test_certificates_say_what_does_not_apply(cmdp):
     scaled = evaluate(
         play(cmdp, pdgd_ops(cmdp.layers, 1, T, confidence_scale=0.3, solver=QUICK)), cmdp
