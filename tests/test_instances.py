@@ -96,6 +96,22 @@ def test_any_pairing_of_processes(kind):
         make("random", rewards=other, constraints=kind)
 
 
+@pytest.mark.parametrize(
+    ("kind", "num_actions", "sign"),
+    [
+        ("phases", 3, -1),
+        ("phases", 4, 0),
+        ("drift", 4, 0),
+        ("adaptive", 4, -1),
+        ("corrupted", 3, 0),
+    ],
+)
+def test_margins_of_no_slater_are_as_documented(kind, num_actions, sign):
+    cmdp = make("no-slater", num_actions=num_actions, constraints=kind)
+    rho = oracle.slater_margin(cmdp.mdp, cmdp.constraints, 1000).rho
+    assert np.sign(np.round(rho, 9)) == sign
+
+
 def test_margins_are_as_designed():
     assert oracle.slater_margin(*parts(make("no-slater"))).rho == 0.0
     # tightness 0 leaves no margin in m = 1, tightness 1 lets the greedy policy pass.

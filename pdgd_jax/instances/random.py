@@ -86,7 +86,9 @@ def no_slater(
       num_actions: actions of every state, at least 2.
       seed: of the instance.
       rewards: the kind of process (`pdgd_jax.processes.KINDS`).
-      constraints: likewise; an adversarial kind moves the zeros, so that rho is no longer 0.
+      constraints: likewise. "adaptive" makes rho negative, and so do "phases" and "drift" with
+        fewer than 4 actions; from 4 on there are two free actions that these move against each
+        other, which cancels, and rho stays 0.
     """
     whole_number("num_actions", num_actions, 2)
     rng = np.random.default_rng(whole_number("seed", seed, 0))
