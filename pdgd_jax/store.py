@@ -15,23 +15,24 @@ The rows of a chunk are a Zarr store of their own, in one file (xarray opens it 
 `zarr.storage.ZipStore`): appending is then one rename, where rows appended to shared arrays would
 change many files that no rename can publish together. `results.zarr` is a folder, which a rename
 cannot replace; it may therefore be missing for a moment, never half written, and is always made
-from the chunks. Every file has a sha256 checksum,
-JSON files in themselves, so that damage is found whenever something is read. Nothing is pickled,
-and no file but `manifest.json` and `lock` holds a time or a host: equal runs give equal bytes.
+from the chunks. Every file has a sha256 checksum, JSON files in themselves, so that damage is found
+whenever something is read. Nothing is pickled, and no file but `manifest.json` and `lock` holds a
+time or a host: equal runs give equal bytes.
 
 The store knows nothing of learning. `identity` is whatever must be equal for a sweep to be resumed
 (configuration, versions, key), `plan` whatever a reader needs to know beside it (blocks, how many
 chunks each will have; kept as it was first planned: read `store.plan` when resuming), `facts` of a
 chunk whatever the progress consists of (episodes played, projections that did not converge): all
 three are JSON. The times in `progress()` are those of the files.
+
+A `StoreError` is for the user to decide (another sweep, in use, damaged); a `WriteError`, which is
+an `OSError`, says that the disk is full or broken. Both are one sentence.
 """
 
 import contextlib
 import datetime
-import errno
 import fcntl
-import hashlib
-import io
+import functools
 import itertools
 import json
 import os
@@ -39,7 +40,6 @@ import re
 import shutil
 import socket
 import time
-import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -48,12 +48,35 @@ import numpy as np
 import xarray
 import zarr
 
-__all__ = ["BlockProgress", "Chunk", "Progress", "Store", "StoreError", "open_results"]
+from pdgd_jax._files import (
+    ASIDE,
+    DamagedError,
+    WriteError,
+    fingerprint,
+    pack,
+    plain,
+    publish,
+    read_checked,
+    read_sealed,
+    seal,
+    sync,
+    unpack,
+    writing,
+)
+
+__all__ = [
+    "BlockProgress",
+    "Chunk",
+    "Progress",
+    "Store",
+    "StoreError",
+    "WriteError",
+    "open_results",
+]
 
 Arrays = dict[str, np.ndarray]
 
 _FORMAT = 1
-_ASIDE = ".aside"
 _CHECKSUMS = ".checksums.json"  # in results.zarr, where readers of Zarr pass it over
 
 
@@ -76,15 +99,13 @@ class Chunk(NamedTuple):
 
 
 class BlockProgress(NamedTuple):
-    """The finished chunks of a block.
+    """The finished chunks of a block, in order.
 
     Attributes:
-      name: of the block.
-      facts: as saved, of every finished chunk in order.
+      facts: as saved.
       times: when each was saved, in seconds since 1970.
     """
 
-    name: str
     facts: tuple[dict[str, Any], ...]
     times: tuple[float, ...]
 
@@ -93,16 +114,16 @@ class Progress(NamedTuple):
     """How far a sweep is.
 
     Attributes:
-      blocks: those that have begun, by name.
+      blocks: those that have a finished chunk, by name.
       running: whether a process is writing.
-      opened: when a process last opened the store to write, in seconds since 1970.
-      finished: whether there are results.
+      opened: when a process last began to write, in seconds since 1970.
+      has_results: whether there is a `results.zarr`.
     """
 
     blocks: dict[str, BlockProgress]
     running: bool
     opened: float
-    finished: bool
+    has_results: bool
 
 
 class Store:
@@ -128,7 +149,7 @@ class Store:
       pdgd_jax.store.StoreError: ... was made by another sweep: key: 0 there, 1 here.
     """
 
-    def __init__(self, path: Path, manifest: dict[str, Any], lock: int | None) -> None:
+    def __init__(self, path: Path, manifest: Mapping[str, Any], lock: int | None) -> None:
         self.path = path
         self.identity: dict[str, Any] = manifest["identity"]
         self.plan: dict[str, Any] = manifest["plan"]
@@ -143,34 +164,34 @@ class Store:
         """Begin a sweep in a folder that is new or empty, and lock it.
 
         Raises:
-          StoreError: if the folder holds anything, or cannot be written.
+          StoreError: if the folder holds anything, or another process uses it.
+          WriteError: if it cannot be written.
         """
         path = Path(path)
-        with _writing(path):
-            try:
-                path.mkdir(parents=True, exist_ok=True)
-            except (FileExistsError, NotADirectoryError):
-                raise StoreError(f"{path} is not a folder; a sweep needs one of its own.") from None
+        if path.exists() and not path.is_dir():
+            raise StoreError(f"{path} is not a folder; a sweep needs one of its own.")
+        manifest = {
+            "format": _FORMAT,
+            "identity": plain(identity),
+            "plan": plain(plan or {}),
+            "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        }
+        with writing(path):
+            path.mkdir(parents=True, exist_ok=True)
         lock = _take_lock(path)
         try:
             # A process that was killed at once leaves a lock, and what it wrote aside.
-            others = [p for p in path.iterdir() if p.name != "lock" and p.suffix != _ASIDE]
-            if (path / "manifest.json") in others:
+            others = [p.name for p in path.iterdir() if p.name != "lock" and p.suffix != ASIDE]
+            if "manifest.json" in others:
                 raise StoreError(f"{path} holds a sweep already.")
             if others:
                 raise StoreError(
-                    f"{path} holds {others[0].name}, which is no part of a sweep; choose a folder "
+                    f"{path} holds {min(others)}, which is no part of a sweep; choose a folder "
                     "that is new or empty."
                 )
-            manifest = {
-                "format": _FORMAT,
-                "identity": _plain(identity),
-                "plan": _plain(plan or {}),
-                "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            }
-            with _writing(path):
-                _publish(path, {"manifest.json": _sealed(manifest)})
-                _sync(path.absolute().parent)
+            with writing(path):
+                publish(path, {"manifest.json": seal(manifest)})
+                sync(path.absolute().parent)
         except BaseException:
             os.close(lock)
             raise
@@ -190,18 +211,21 @@ class Store:
         Raises:
           StoreError: if there is no sweep, its manifest is damaged, another was asked for, or
             another process is writing.
+          WriteError: if the lock cannot be written.
         """
         path = Path(path)
         manifest = _read_manifest(path)
         if identity is not None:
-            differences = list(_differences("", manifest["identity"], _plain(identity)))
+            differences = list(_differences("", manifest["identity"], plain(identity)))
             if differences:
                 raise StoreError(f"{path} was made by another sweep: {'; '.join(differences)}.")
         lock = None
         if write:
             lock = _take_lock(path)
-            for left in list(path.rglob(f"*{_ASIDE}")):  # by a process that was killed
+            for left in list(path.rglob(f"*{ASIDE}")):  # by a process that was killed
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
+            for folder in path.glob("blocks/*"):
+                _give_up_old_carries(folder)
         return cls(path, manifest, lock)
 
     def close(self) -> None:
@@ -226,7 +250,7 @@ class Store:
         rows: Mapping[str, np.ndarray],
         facts: Mapping[str, Any] | None = None,
     ) -> None:
-        """Publish a chunk; when this returns it is on the disk, before it is as if never saved.
+        """Publish a chunk: once this returns it is on the disk; if it fails, it was never there.
 
         Args:
           block: its name: letters, digits, `-` and `_`.
@@ -236,104 +260,95 @@ class Store:
           facts: about the progress, for `progress()`.
 
         Raises:
-          StoreError: if it could not be written, for example because the disk is full.
+          WriteError: if it could not be written, for example because the disk is full.
         """
         self._check_writable()
         folder = self._folder(block)
-        files = {_carry(chunk): _packed(carry), _rows(chunk): _packed(rows, "checkpoint")}
+        files = {_carry(chunk): pack(carry), _rows(chunk): pack(rows, "checkpoint")}
         record = {
             "chunk": chunk,
-            "facts": _plain(facts or {}),
-            "files": {name: _fingerprint(content) for name, content in files.items()},
+            "facts": plain(facts or {}),
+            "files": {name: fingerprint(content) for name, content in files.items()},
         }
-        with _writing(self.path):
+        with writing(self.path):
             if not folder.exists():
                 folder.mkdir(parents=True)
-                _sync(folder.parent)
-                _sync(self.path)
-            _publish(folder, {**files, _record(chunk): _sealed(record)})
-            for number in range(chunk):
-                if not _is_kept(number, chunk):
-                    (folder / _carry(number)).unlink(missing_ok=True)
+                sync(folder.parent)
+                sync(self.path)
+            publish(folder, {**files, _record(chunk): seal(record)})
+            _give_up_old_carries(folder)
 
     def last_good(self, block: str) -> Chunk | None:
         """The newest chunk to go on from: it and all rows up to it are undamaged.
 
         Whatever is damaged is named in `damage`, and overwritten when its chunk is saved again.
         """
-        for record in reversed(list(self._good_records(block))):
+        folder = self._folder(block)
+        newest = _newest(folder)
+        for record in reversed([record for record, _ in self._good(block)]):
             number = record["chunk"]
-            carry = self._folder(block) / _carry(number)
-            newest = _count(self._folder(block)) - 1
-            if carry.exists() or _is_kept(number, newest):
-                content = self._checked(carry, record["files"][carry.name])
-                if content is not None:
-                    return Chunk(number, _unpacked(content), record["facts"])
+            file = folder / _carry(number)
+            if not file.exists() and not _is_kept(number, newest):
+                continue  # given up on purpose
+            with self._noting_damage():
+                carry = unpack(read_checked(file, record["files"][file.name]))
+                return Chunk(number, carry, record["facts"])
         return None
 
     def rows(self, block: str) -> Arrays:
         """The rows of all chunks up to the first that is missing or damaged, one after another."""
-        parts = [
-            _unpacked((self._folder(block) / _rows(record["chunk"])).read_bytes())
-            for record in self._good_records(block)
-        ]
-        if not parts:
-            return {}
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        parts = [rows for _, rows in self._good(block)]
+        names = parts[0] if parts else {}
+        return {name: np.concatenate([part[name] for part in parts]) for name in names}
 
     def progress(self) -> Progress:
         """How far the sweep is: quick, from the files alone, while another process writes."""
         blocks = {}
         for folder in sorted(self.path.glob("blocks/*")):
             facts, times = [], []
-            for chunk in itertools.count():
-                try:
-                    record = _unsealed((folder / _record(chunk)).read_bytes())
-                    time_ = (folder / _record(chunk)).stat().st_mtime
-                except FileNotFoundError:
-                    break
-                if record is None:
-                    break
-                facts.append(record["facts"])
-                times.append(time_)
-            blocks[folder.name] = BlockProgress(folder.name, tuple(facts), tuple(times))
-        lock = self.path / "lock"
+            with contextlib.suppress(DamagedError):  # or missing: that is where it ends
+                for chunk in itertools.count():
+                    file = folder / _record(chunk)
+                    facts.append(read_sealed(file)["facts"])
+                    times.append(file.stat().st_mtime)
+            if facts:
+                blocks[folder.name] = BlockProgress(tuple(facts), tuple(times))
+        lock, results = self.path / "lock", self.path / "results.zarr"
         opened = lock.stat().st_mtime if lock.exists() else 0.0
-        finished = (self.path / "results.zarr").exists()
-        return Progress(blocks, _is_locked(lock), opened, finished)
+        return Progress(blocks, _is_locked(lock), opened, results.exists())
 
     def save_results(self, dataset: xarray.Dataset) -> None:
-        """Publish a Dataset as `results.zarr`; what it replaces is gone only when it is complete.
+        """Publish a Dataset as `results.zarr`; what it replaces goes when it is complete.
 
         The attribute `created` is left to the manifest, so that equal results are equal bytes.
+
+        Raises:
+          WriteError: if it could not be written; what was there before then still is.
         """
         self._check_writable()
-        aside = self.path / f"results.zarr{_ASIDE}"
-        old = self.path / f"results.zarr.old{_ASIDE}"
         final = self.path / "results.zarr"
-        plain = dataset.copy()
-        plain.attrs.pop("created", None)
-        with _writing(self.path):
+        aside, old = (self.path / f"{name}{ASIDE}" for name in ("results.zarr", "results.zarr.old"))
+        undated = dataset.copy()
+        undated.attrs.pop("created", None)
+        with writing(self.path):
             try:
-                for left in (aside, old):
-                    shutil.rmtree(left, ignore_errors=True)
                 # The second format of Zarr: the third has no stable way to store strings.
-                plain.to_zarr(aside, zarr_format=2, consolidated=True)
+                undated.to_zarr(aside, zarr_format=2, consolidated=True)
                 files = sorted(path for path in aside.rglob("*") if path.is_file())
-                fingerprints = {
-                    path.relative_to(aside).as_posix(): _fingerprint(path.read_bytes())
+                checksums = {
+                    path.relative_to(aside).as_posix(): fingerprint(path.read_bytes())
                     for path in files
                 }
-                (aside / _CHECKSUMS).write_bytes(_sealed(fingerprints))
+                (aside / _CHECKSUMS).write_bytes(seal(checksums))
                 for path in (*aside.rglob("*"), aside):
-                    _sync(path)
+                    sync(path)
                 if final.exists():
-                    final.rename(old)
+                    os.replace(final, old)
                 os.replace(aside, final)
-                _sync(self.path)
+                sync(self.path)
             finally:
-                for left in (aside, old):
-                    shutil.rmtree(left, ignore_errors=True)
+                shutil.rmtree(aside, ignore_errors=True)
+                shutil.rmtree(old, ignore_errors=True)
 
     def _check_writable(self) -> None:
         if self._lock is None:
@@ -344,38 +359,22 @@ class Store:
             raise ValueError(f"blocks are named with letters, digits, - and _; got {block!r}.")
         return self.path / "blocks" / block
 
-    def _good_records(self, block: str) -> Iterator[dict[str, Any]]:
-        """The records of chunks 0, 1, ... as long as they and their rows are undamaged."""
+    def _good(self, block: str) -> Iterator[tuple[dict[str, Any], Arrays]]:
+        """Records and rows of chunks 0, 1, ... up to the first that is missing or damaged."""
         folder = self._folder(block)
-        for chunk in range(_count(folder)):
-            record = self._read_record(folder / _record(chunk))
-            if record is None:
-                return
-            name = _rows(chunk)
-            if self._checked(folder / name, record["files"][name]) is None:
-                return
-            yield record
+        with self._noting_damage():
+            for chunk in range(_newest(folder) + 1):
+                record = read_sealed(folder / _record(chunk))
+                name = _rows(chunk)
+                yield record, unpack(read_checked(folder / name, record["files"][name]))
 
-    def _read_record(self, path: Path) -> dict[str, Any] | None:
+    @contextlib.contextmanager
+    def _noting_damage(self) -> Iterator[None]:
         try:
-            record = _unsealed(path.read_bytes())
-        except FileNotFoundError:
-            self._found(f"{path} is missing.")
-            return None
-        if record is None:
-            self._found(f"{path} is damaged: its checksum does not match.")
-        return record
-
-    def _checked(self, path: Path, expected: dict[str, Any]) -> bytes | None:
-        try:
-            return _read_checked(path, expected)
-        except StoreError as error:
-            self._found(str(error))
-            return None
-
-    def _found(self, damage: str) -> None:
-        if damage not in self.damage:
-            self.damage.append(damage)
+            yield
+        except DamagedError as error:
+            if str(error) not in self.damage:
+                self.damage.append(str(error))
 
 
 def open_results(path: str | Path) -> xarray.Dataset:
@@ -389,81 +388,36 @@ def open_results(path: str | Path) -> xarray.Dataset:
     """
     store = Store.open(path)
     folder = store.path / "results.zarr"
-    again = "run the sweep again to rebuild the results from its chunks"
     if not folder.exists():
         raise StoreError(f"{store.path} has no results yet; run the sweep again to finish it.")
     try:
-        checksums = _unsealed((folder / _CHECKSUMS).read_bytes())
-    except FileNotFoundError:
-        raise StoreError(f"{folder / _CHECKSUMS} is missing; {again}.") from None
-    if checksums is None:
-        raise StoreError(f"{folder / _CHECKSUMS} is damaged: its checksum does not match; {again}.")
-    # What was checked is what is read: the files may be replaced at any moment.
-    content = {}
-    for name, expected in checksums.items():
-        try:
-            content[name] = _read_checked(folder / name, expected)
-        except StoreError as error:
-            raise StoreError(f"{str(error).rstrip('.')}; {again}.") from None
-    files: Any = {name: zarr.core.buffer.cpu.Buffer.from_bytes(b) for name, b in content.items()}
+        checksums = read_sealed(folder / _CHECKSUMS)
+        # What was checked is what is read: the files may be replaced at any moment.
+        files: Any = {
+            name: zarr.core.buffer.cpu.Buffer.from_bytes(read_checked(folder / name, expected))
+            for name, expected in checksums.items()
+        }
+    except DamagedError as error:
+        raise StoreError(
+            f"{str(error).removesuffix('.')}; run the sweep again to rebuild the results from its "
+            "chunks."
+        ) from None
     memory = zarr.storage.MemoryStore(files)
     dataset = xarray.open_zarr(memory, consolidated=True, decode_times=False)
     return dataset.assign_attrs(created=store.created)
 
 
-# Files
-
-
-def _carry(chunk: int) -> str:
-    return f"carry-{chunk:05d}.zarr.zip"
-
-
-def _rows(chunk: int) -> str:
-    return f"rows-{chunk:05d}.zarr.zip"
-
-
-def _record(chunk: int) -> str:
-    return f"chunk-{chunk:05d}.json"
-
-
-def _is_kept(chunk: int, newest: int) -> bool:
-    """Whether a carry is kept: the last two, and a few in case that old rows are damaged."""
-    return chunk >= newest - 1 or chunk & (chunk + 1) == 0
-
-
-def _count(folder: Path) -> int:
-    """One more than the newest chunk that was published."""
-    numbers = [int(path.stem.split("-")[1]) for path in folder.glob("chunk-*.json")]
-    return max(numbers, default=-1) + 1
-
-
-def _fingerprint(content: bytes) -> dict[str, Any]:
-    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-
-
-def _read_checked(path: Path, expected: dict[str, Any]) -> bytes:
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise StoreError(f"{path} is missing.") from None
-    if len(content) != expected["bytes"]:
-        raise StoreError(f"{path} is damaged: {len(content)} bytes instead of {expected['bytes']}.")
-    if _fingerprint(content) != expected:
-        raise StoreError(f"{path} is damaged: its checksum does not match.")
-    return content
-
-
 def _read_manifest(path: Path) -> dict[str, Any]:
     file = path / "manifest.json"
+    if not file.exists():
+        raise StoreError(f"there is no sweep in {path}: it has no manifest.json.")
     try:
-        manifest = _unsealed(file.read_bytes())
-    except (FileNotFoundError, NotADirectoryError):
-        raise StoreError(f"there is no sweep in {path}: it has no manifest.json.") from None
-    if manifest is None:
+        manifest: dict[str, Any] = read_sealed(file)
+    except DamagedError as error:
         raise StoreError(
-            f"{file} is damaged: its checksum does not match; without it nobody knows what the "
-            "chunks belong to: put back a copy, or begin again in a new folder."
-        )
+            f"{str(error).removesuffix('.')}, and without it nobody knows what the chunks belong "
+            "to; put back a copy, or begin again in a new folder."
+        ) from None
     if manifest["format"] != _FORMAT:
         raise StoreError(
             f"{path} is in format {manifest['format']} of a store; this version reads {_FORMAT}."
@@ -471,64 +425,59 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     return manifest
 
 
-def _publish(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write files aside, then rename them in order; on any failure nothing is left aside."""
-    asides = {name: folder / (name + _ASIDE) for name in files}
-    try:
-        for name, content in files.items():
-            with open(asides[name], "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        for name, aside in asides.items():
-            os.replace(aside, folder / name)
-        _sync(folder)
-    finally:
-        for aside in asides.values():
-            aside.unlink(missing_ok=True)
+# The files of a chunk
 
 
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def _name(kind: str, suffix: str, chunk: int) -> str:
+    return f"{kind}-{chunk:05d}.{suffix}"
 
 
-@contextlib.contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Failures of the file system in one sentence."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StoreError(
-                f"no room is left on the disk of {path}: nothing that was saved is lost; make room "
-                "and run the same command again to go on."
-            ) from None
-        raise StoreError(f"{path} cannot be written: {error.strerror or error}.") from error
+_carry = functools.partial(_name, "carry", "zarr.zip")
+_rows = functools.partial(_name, "rows", "zarr.zip")
+_record = functools.partial(_name, "chunk", "json")
+
+
+def _is_kept(chunk: int, newest: int) -> bool:
+    """Whether a carry is kept: the last two, and 0, 1, 3, 7, ... in case old rows are damaged."""
+    return chunk >= newest - 1 or chunk & (chunk + 1) == 0
+
+
+def _give_up_old_carries(folder: Path) -> None:
+    newest = _newest(folder)
+    for file in folder.glob("carry-*.zarr.zip"):
+        if not _is_kept(_number(file), newest):
+            file.unlink()
+
+
+def _newest(folder: Path) -> int:
+    """The newest chunk that was published; -1 if none was."""
+    return max((_number(file) for file in folder.glob("chunk-*.json")), default=-1)
+
+
+def _number(file: Path) -> int:
+    return int(file.name.partition("-")[2].partition(".")[0])
 
 
 # The lock
 
 
 def _take_lock(path: Path) -> int:
-    with _writing(path):
+    with writing(path):
         lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
         # `_is_locked` of a reader takes the lock for an instant: try for longer than that.
-        for attempt in range(5):
+        for last in (False, False, False, False, True):
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                if attempt == 4:
+                if last:
+                    holder = os.pread(lock, 500, 0).decode(errors="replace") or "another process"
                     raise StoreError(
-                        f"{path} is in use by {_holder(lock)}; wait for it, or stop it first."
+                        f"{path} is in use by {holder}; wait for it, or stop it first."
                     ) from None
                 time.sleep(0.02)
-        with _writing(path):
+        with writing(path):
             os.ftruncate(lock, 0)
             os.write(lock, f"process {os.getpid()} on {socket.gethostname()}".encode())
     except BaseException:
@@ -537,13 +486,9 @@ def _take_lock(path: Path) -> int:
     return lock
 
 
-def _holder(lock: int) -> str:
-    return os.pread(lock, 500, 0).decode(errors="replace") or "another process"
-
-
-def _is_locked(path: Path) -> bool:
+def _is_locked(file: Path) -> bool:
     try:
-        lock = os.open(path, os.O_RDONLY)
+        lock = os.open(file, os.O_RDONLY)
     except FileNotFoundError:
         return False
     try:
@@ -555,33 +500,13 @@ def _is_locked(path: Path) -> bool:
     return False
 
 
-# JSON that carries its own checksum
-
-
-def _plain(value: Any) -> Any:
-    """As it will be read back: tuples are lists."""
-    return json.loads(json.dumps(value, allow_nan=False))
-
-
-def _sealed(content: Any) -> bytes:
-    checksum = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-    text = json.dumps({"sha256": checksum, "content": content}, sort_keys=True, indent=1)
-    return (text + "\n").encode()
-
-
-def _unsealed(text: bytes) -> Any:
-    """The content, or None if a single byte is not as it was written."""
-    try:
-        content = json.loads(text)["content"]
-    except (ValueError, KeyError, TypeError):
-        return None
-    return content if text == _sealed(content) else None
+# Identities
 
 
 def _differences(name: str, there: Any, here: Any) -> Iterator[str]:
     """What differs between two identities, key by key."""
     if isinstance(there, dict) and isinstance(here, dict):
-        for key in [*there, *(key for key in here if key not in there)]:
+        for key in {**there, **here}:
             inner = f"{name}.{key}" if name else key
             if key not in here:
                 yield f"{inner}: {json.dumps(there[key])} there, absent here"
@@ -592,67 +517,9 @@ def _differences(name: str, there: Any, here: Any) -> Iterator[str]:
     elif _is_table(there) and _is_table(here) and len(there) == len(here):
         for index, (old, new) in enumerate(zip(there, here, strict=True)):
             yield from _differences(f"{name}[{index}]", old, new)
-    elif json.dumps(there) != json.dumps(here):
+    elif there != here:
         yield f"{name}: {json.dumps(there)} there, {json.dumps(here)} here"
 
 
 def _is_table(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(entry, dict) for entry in value)
-
-
-# Arrays: a Zarr store (second format, no compression) in a zip file
-
-
-def _packed(arrays: Mapping[str, np.ndarray], first_axis: str = "") -> bytes:
-    metadata: dict[str, Any] = {".zgroup": {"zarr_format": 2}}
-    content: dict[str, bytes] = {}
-    for name, value in arrays.items():
-        array = np.asarray(value)
-        if array.dtype.kind not in "biuf":
-            raise ValueError(
-                f"{name!r} is of type {array.dtype}; numbers and booleans can be saved."
-            )
-        if not name or "/" in name or name.startswith("."):
-            raise ValueError(
-                f"{name!r} cannot name an array: it is empty, has a / or begins with ."
-            )
-        dims = [f"{name}_{axis}" for axis in range(array.ndim)]
-        if first_axis and dims:
-            dims[0] = first_axis
-        metadata[f"{name}/.zarray"] = {
-            "zarr_format": 2,
-            "shape": array.shape,
-            "chunks": [max(size, 1) for size in array.shape],
-            "dtype": array.dtype.str,
-            "order": "C",
-            "compressor": None,
-            "filters": None,
-            "fill_value": None,
-        }
-        metadata[f"{name}/.zattrs"] = {"_ARRAY_DIMENSIONS": dims}
-        content[f"{name}/{_only_chunk(array.ndim)}"] = array.tobytes()
-    texts = {name: json.dumps(value).encode() for name, value in metadata.items()}
-    consolidated = {"zarr_consolidated_format": 1, "metadata": metadata}
-    texts[".zmetadata"] = json.dumps(consolidated).encode()
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as file:
-        for name, data in (texts | content).items():
-            file.writestr(zipfile.ZipInfo(name), data)  # dated 1980: equal arrays, equal bytes
-    return buffer.getvalue()
-
-
-def _unpacked(data: bytes) -> Arrays:
-    arrays = {}
-    with zipfile.ZipFile(io.BytesIO(data)) as file:
-        metadata = json.loads(file.read(".zmetadata"))["metadata"]
-        for key, facts in metadata.items():
-            name, _, kind = key.rpartition("/")
-            if kind == ".zarray":
-                content = file.read(f"{name}/{_only_chunk(len(facts['shape']))}")
-                flat = np.frombuffer(content, facts["dtype"])
-                arrays[name] = flat.reshape(facts["shape"]).copy()
-    return arrays
-
-
-def _only_chunk(ndim: int) -> str:
-    return ".".join("0" * max(ndim, 1))
