@@ -1,0 +1,277 @@
+"""Results as curves: what `plots` and `report` draw. No drawing here, and no mathematics.
+
+The seeds become a median with a band; every combination of what else was swept is one cell, named
+by what tells it from the others.
+"""
+
+import itertools
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray
+
+from pdgd_jax.evaluation import Evaluation
+
+__all__ = [
+    "QUANTITIES",
+    "Band",
+    "Cell",
+    "Quantity",
+    "as_dataset",
+    "band_of",
+    "cells_of",
+    "quantity_of",
+    "slope_of",
+]
+
+NDArray = np.ndarray[Any, np.dtype[Any]]
+
+# What a learner may ignore; see `_heeded`.
+_SETTINGS = ("rates", "delta", "confidence_scale")
+_LABELS: Mapping[str, Callable[[Any], str]] = {
+    "delta": lambda value: f"δ = {value:g}",
+    "confidence_scale": lambda value: f"radii scaled by {value:g}",
+    "horizon": lambda value: f"T = {value:,}",
+}
+
+
+class Cell(NamedTuple):
+    """The runs of one combination of settings.
+
+    Attributes:
+      label: what tells it from the other cells; empty if it is the only one.
+      values: the coordinates of what was swept, by name.
+      data: its part of the Dataset; the leading dimension is `seed`.
+    """
+
+    label: str
+    values: dict[str, Any]
+    data: xarray.Dataset
+
+
+class Band(NamedTuple):
+    """A median over seeds, between two quantiles.
+
+    Attributes:
+      episode: `[K]`.
+      median: `[K]`.
+      low: `[K]`, the lower quantile.
+      high: `[K]`, the upper one.
+    """
+
+    episode: NDArray
+    median: NDArray
+    low: NDArray
+    high: NDArray
+
+
+class Quantity(NamedTuple):
+    """Something that is drawn against episodes.
+
+    Attributes:
+      label: what it is.
+      units: its units, empty if it has none.
+      needs: the variables of the Dataset that it is computed from.
+      of: from a cell's data to `[seed, checkpoint]`, or `[seed, checkpoint, constraint]`.
+    """
+
+    label: str
+    units: str
+    needs: tuple[str, ...]
+    of: Callable[[xarray.Dataset], xarray.DataArray]
+
+    @property
+    def axis(self) -> str:
+        """The label of an axis."""
+        return f"{self.label} ({self.units})" if self.units else self.label
+
+
+def _variable(name: str) -> Callable[[xarray.Dataset], xarray.DataArray]:
+    return lambda data: data[name]
+
+
+def _worst_positive(data: xarray.Dataset) -> xarray.DataArray:
+    return data["positive_violation"].max("constraint")
+
+
+def _average_reward(data: xarray.Dataset) -> xarray.DataArray:
+    return data["reward"] / data["episode"]
+
+
+def _iterations_per_episode(data: xarray.Dataset) -> xarray.DataArray:
+    """Of the episodes since the last checkpoint, and not since the start: a change shows."""
+    total = data["iterations"].transpose(..., "checkpoint")
+    new = np.diff(total.to_numpy().astype(float), prepend=0)
+    return total.copy(data=new / np.diff(data["episode"].to_numpy(), prepend=0))
+
+
+def _positive_residual(data: xarray.Dataset) -> xarray.DataArray:
+    return data["residual"].where(data["residual"] > 0)  # nothing was projected: no point to draw
+
+
+QUANTITIES: Mapping[str, Quantity] = {
+    "regret": Quantity("regret", "reward", ("regret",), _variable("regret")),
+    "alpha_regret": Quantity(
+        "alpha-regret", "reward", ("alpha_regret",), _variable("alpha_regret")
+    ),
+    "violation": Quantity("violation", "cost", ("violation",), _variable("violation")),
+    "positive_violation": Quantity(
+        "positive violation", "cost", ("positive_violation",), _worst_positive
+    ),
+    "multipliers": Quantity(
+        "multipliers λ", "reward per cost", ("multipliers",), _variable("multipliers")
+    ),
+    "reward": Quantity("average reward", "per episode", ("reward", "opt"), _average_reward),
+    "radius": Quantity("confidence radius", "L1, mean", ("radius",), _variable("radius")),
+    "iterations": Quantity("iterations", "per episode", ("iterations",), _iterations_per_episode),
+    "residual": Quantity("residual", "largest so far", ("residual",), _positive_residual),
+}
+
+
+def quantity_of(name: str, dataset: xarray.Dataset) -> Quantity:
+    """The quantity of that name, refused in a sentence if the results do not hold it."""
+    quantity = QUANTITIES[name]
+    missing = [variable for variable in quantity.needs if variable not in dataset]
+    if missing:
+        raise ValueError(
+            f"these results do not hold {missing[0]!r}, which this figure draws: give it the "
+            "Dataset of sweep(...), open_results(...) or dataset_of(history, evaluation)."
+        )
+    return quantity
+
+
+def as_dataset(source: xarray.Dataset | Evaluation) -> xarray.Dataset:
+    """The results as a Dataset with a dimension `seed`.
+
+    Args:
+      source: a Dataset of `sweep`, `open_results` or `dataset_of`, or an `Evaluation`, whose last
+        leading axis is taken for the seed.
+    """
+    if isinstance(source, Evaluation):
+        dataset = _from_evaluation(source)
+    elif isinstance(source, xarray.Dataset):
+        dataset = source
+    else:
+        raise ValueError(
+            "results to draw are a Dataset (of sweep, open_results or dataset_of) or an "
+            f"Evaluation; got a {type(source).__name__}."
+        )
+    if "regret" not in dataset or "episode" not in dataset:
+        raise ValueError("the Dataset holds no 'regret' and 'episode': it is not one of results.")
+    return dataset if "seed" in dataset["regret"].dims else _with_seed(dataset)
+
+
+def cells_of(dataset: xarray.Dataset) -> list[Cell]:
+    """Every combination of what was swept, but for the seeds.
+
+    A learner that ignores a setting was played once and its values repeated: it makes one cell,
+    whose label does not name that setting.
+    """
+    dims = [dim for dim in dataset["regret"].dims if dim not in ("checkpoint", "seed")]
+    swept = [str(dim) for dim in dims if dataset.sizes[dim] > 1]
+    cells: dict[tuple[str, ...], Cell] = {}
+    heeded: dict[Any, list[str]] = {}
+    for place in itertools.product(*(range(dataset.sizes[dim]) for dim in dims)):
+        where = dict(zip(map(str, dims), place, strict=True))
+        player = where.get("learner")
+        if player not in heeded:
+            one = dataset if player is None else dataset.isel(learner=player)
+            heeded[player] = [dim for dim in swept if _heeds(one, dim)]
+        label = tuple(_label(dataset, dim, where[dim]) for dim in heeded[player])
+        if label not in cells:
+            values = {dim: _value(dataset, dim, index) for dim, index in where.items()}
+            cells[label] = Cell(", ".join(label), values, dataset.isel(where))
+    return list(cells.values())
+
+
+def band_of(
+    values: xarray.DataArray,
+    episode: xarray.DataArray,
+    quantiles: tuple[float, float] = (0.1, 0.9),
+) -> Band:
+    """The median over seeds and the band between two quantiles; runs without a value are left out.
+
+    Args:
+      values: with the dimensions `seed` and `checkpoint`.
+      episode: with the dimension `checkpoint`.
+      quantiles: the lower and the upper one.
+    """
+    low, high = quantiles
+    if not 0 <= low <= high <= 1:
+        raise ValueError(f"quantiles are two numbers 0 <= low <= high <= 1; got {quantiles}.")
+    numbers = values.transpose("seed", "checkpoint").to_numpy().astype(float)
+    with warnings.catch_warnings():
+        # A checkpoint without a single value stays NaN, and is not drawn.
+        warnings.filterwarnings("ignore", "All-NaN slice", RuntimeWarning)
+        lower, median, upper = np.nanquantile(numbers, (low, 0.5, high), axis=0)
+    return Band(episode.to_numpy(), median, lower, upper)
+
+
+def slope_of(horizons: NDArray, medians: NDArray) -> float:
+    """The slope in logarithms over the horizons with a positive median; NaN if fewer than two."""
+    drawn = np.isfinite(medians) & (medians > 0)
+    if drawn.sum() < 2:
+        return float("nan")
+    return float(np.polyfit(np.log(horizons[drawn]), np.log(medians[drawn]), 1)[0])
+
+
+def _heeds(dataset: xarray.Dataset, dim: str) -> bool:
+    """Whether results differ along `dim`; only settings can be ignored."""
+    if dim not in _SETTINGS:
+        return True
+    for name, variable in dataset.data_vars.items():
+        if dim not in variable.dims or name == "policy" or variable.dtype.kind not in "fiub":
+            continue
+        numbers = variable.transpose(dim, ...).to_numpy()
+        if not np.array_equal(
+            numbers,
+            np.broadcast_to(numbers[:1], numbers.shape),
+            equal_nan=numbers.dtype.kind == "f",
+        ):
+            return True
+    return False
+
+
+def _value(dataset: xarray.Dataset, dim: str, index: int) -> Any:
+    return dataset[dim].to_numpy()[index].item() if dim in dataset.coords else index
+
+
+def _label(dataset: xarray.Dataset, dim: str, index: int) -> str:
+    value = _value(dataset, dim, index)
+    if dim in _LABELS:
+        return _LABELS[dim](value)
+    return value if isinstance(value, str) else f"{dim} {value}"
+
+
+def _with_seed(dataset: xarray.Dataset) -> xarray.Dataset:
+    """A single run is a band of one seed."""
+    return dataset.assign(
+        {
+            name: variable.expand_dims("seed")
+            for name, variable in dataset.data_vars.items()
+            if name != "episode"
+        }
+    )
+
+
+def _from_evaluation(evaluation: Evaluation) -> xarray.Dataset:
+    axes = evaluation.regret.ndim - 1
+    lead = ["run", *(f"run_{i}" for i in range(2, axes))][: max(axes - 1, 0)]
+    lead += ["seed"] if axes else []
+
+    def variables() -> Iterator[tuple[str, tuple[list[str], NDArray]]]:
+        for name in ("opt", "regret", "alpha_regret", "violation"):
+            yield name, ([*lead, "checkpoint"], getattr(evaluation, name))
+        for name in ("violations", "positive_violation"):
+            yield name, ([*lead, "checkpoint", "constraint"], getattr(evaluation, name))
+        for name in ("measured", "bound", "status", "reason"):
+            found = [getattr(certificate, name) for certificate in evaluation.certificates]
+            yield f"certificate_{name}", ([*lead, "certificate"], np.stack(found, -1))
+        yield "episode", (["checkpoint"], evaluation.episode)
+
+    names = [certificate.name for certificate in evaluation.certificates]
+    theorems = [certificate.theorem for certificate in evaluation.certificates]
+    coordinates = {"certificate": names, "theorem": ("certificate", theorems)}
+    return xarray.Dataset(dict(variables()), coordinates)

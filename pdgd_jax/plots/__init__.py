@@ -1,0 +1,63 @@
+"""Figures, ready for a column of a two-column paper. Needs Matplotlib: `pdgd_jax[plots]`.
+
+Each function draws one figure and returns its Axes. Results come as a Dataset (of `sweep`,
+`open_results` or `dataset_of`) or as an `Evaluation`, where that holds the numbers. Without `ax` a
+new pyplot figure is made in the style below, and a notebook shows it; with `ax` the caller's style
+is kept. Lines are medians over seeds, bands lie between the `quantiles`, and legends name what
+differs between curves and nothing else. `save` writes a file with embedded fonts.
+
+Example:
+  >>> from pdgd_jax import plots
+  >>> sorted(plots.FIGURES)[:4]
+  ['certificates', 'grid', 'horizons', 'multipliers']
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pdgd_jax.plots.canvas import COLUMN_WIDTH, STYLE, save
+from pdgd_jax.plots.endings import certificates, horizons
+from pdgd_jax.plots.episodes import (
+    multipliers,
+    positive_violation,
+    radius,
+    regret,
+    reward,
+    solver,
+    violation,
+)
+from pdgd_jax.plots.instances import grid, occupancy, policy
+
+__all__ = [
+    "COLUMN_WIDTH",
+    "FIGURES",
+    "STYLE",
+    "certificates",
+    "grid",
+    "horizons",
+    "multipliers",
+    "occupancy",
+    "policy",
+    "positive_violation",
+    "radius",
+    "regret",
+    "reward",
+    "save",
+    "solver",
+    "violation",
+]
+
+FIGURES: Mapping[str, Callable[..., Any]] = {
+    "regret": regret,
+    "violation": violation,
+    "positive-violation": positive_violation,
+    "multipliers": multipliers,
+    "reward": reward,
+    "horizons": horizons,
+    "radius": radius,
+    "solver": solver,
+    "certificates": certificates,
+    "policy": policy,
+    "occupancy": occupancy,
+    "grid": grid,
+}
