@@ -219,6 +219,8 @@ def read_configuration(source: str | Path) -> Configuration:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ValueError(_syntax(file, text, str(error))) from None
+    except RecursionError:
+        raise ValueError(f"{file}: this is nested too deeply to be a configuration.") from None
     return Configuration._from(table, lambda path: f"{file}, line {_line_of(text, path)}: ")
 
 
