@@ -146,7 +146,6 @@ def never_fails(result):
         )
 
 
-@pytest.mark.slow
 def test_runs_of_different_horizons_are_not_mixed(cmdp):
     learner = learners.uniform(cmdp.layers)
     short, long = (run(jax.random.key(0), cmdp, learner, T, checkpoints=5) for T in (10, 20))
@@ -155,6 +154,7 @@ def test_runs_of_different_horizons_are_not_mixed(cmdp):
         evaluate(both, cmdp)
 
 
+@pytest.mark.slow
 def test_certificates_say_what_does_not_apply(cmdp):
     scaled = evaluate(
         play(cmdp, pdgd_ops(cmdp.layers, 1, T, confidence_scale=0.3, solver=QUICK)), cmdp
