@@ -33,13 +33,13 @@ from pdgd_jax import (
     run,
 )
 from pdgd_jax.confidence import count, estimate
+from pdgd_jax.lanes import Program, What, stacked
 from pdgd_jax.learners import Info
 from pdgd_jax.metrics import Comparators
 from pdgd_jax.metrics import init as init_metrics
 from pdgd_jax.metrics import update as update_metrics
 from pdgd_jax.projection import Solver
 from pdgd_jax.simulate import advance, start
-from pdgd_jax.sweep import advance_lanes, start_lanes
 
 HORIZON = 10_000
 SCALE = 0.3  # of the confidence radii: with 1 nothing is learnt within the episodes timed here
@@ -87,15 +87,19 @@ class Ours:
         learner = learner_of(cmdp, solver)
 
         keys = jax.random.split(jax.random.key(core), lanes)
-        what = cmdp, learner, Comparators.default(cmdp)
-        carry = start_lanes(keys, *what)
+        program = Program(jax.local_devices()[:1])
+        lane = What(cmdp, learner, Comparators.default(cmdp))
+        what = program.place(stacked([jax.tree.map(np.asarray, lane)] * lanes))
+        carry = program.begin(program.place(keys), what)
+        self.play = lambda carry, until: jax.block_until_ready(
+            program.play(carry, what, np.array([[until]]))[0]
+        )
         begin = time.perf_counter()
-        program = advance_lanes.lower(carry, *what, jnp.int32(0)).compile()
+        self.play(carry, 0)
         self.compile_seconds = time.perf_counter() - begin
-        self.play = lambda carry, until: jax.block_until_ready(program(carry, *what, until))
         # Rates are those of HORIZON, so that the state here is that of a real run.
-        self.carry = self.play(carry, jnp.int32(race.before))
-        self.until, self.total = jnp.int32(race.before + race.episodes), race.episodes * lanes
+        self.carry = self.play(carry, race.before)
+        self.until, self.total = race.before + race.episodes, race.episodes * lanes
 
     def measure(self):
         begin = time.perf_counter()

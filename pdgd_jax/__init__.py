@@ -20,6 +20,7 @@ from pdgd_jax.projection import (
     register_solver,
 )
 from pdgd_jax.simulate import History, run
+from pdgd_jax.sweep import sweep
 from pdgd_jax.unroll import UnrolledMDP, unroll
 
 __version__ = "0.1.0"
@@ -61,6 +62,7 @@ __all__ = [
     "rollout",
     "run",
     "stack",
+    "sweep",
     "theory",
     "uc_o_gdps",
     "unroll",

@@ -38,10 +38,10 @@ from pdgd_jax.console import (
 )
 from pdgd_jax.evaluation import comparators_of, evaluate
 from pdgd_jax.instances import builder_of, make, options_of, registered
+from pdgd_jax.lanes import run_seeds
 from pdgd_jax.learners import make_learner
 from pdgd_jax.processes import StochasticProcess
 from pdgd_jax.summary import check_out, print_summary, save, summarise
-from pdgd_jax.sweep import run_seeds
 
 __all__ = ["main"]
 

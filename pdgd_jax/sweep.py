@@ -1,105 +1,393 @@
-"""Many runs at once: the only `vmap` over runs."""
+"""Instances, learners, settings and seeds crossed, on every device, saved as it goes.
 
-from collections.abc import Callable, Sequence
-from typing import Any
+`plan.py` decides what is played, `lanes.py` plays it, `store.py` keeps it and `gather.py` makes one
+Dataset of it; here is the order in which that happens.
+"""
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, Key
 
-from pdgd_jax.cmdp import CMDP
-from pdgd_jax.learners.base import Learner
-from pdgd_jax.metrics import Comparators, Metrics
-from pdgd_jax.simulate import (
-    Carry,
-    History,
-    advance,
-    check_run,
-    checkpoint_episodes,
-    history_of,
-    start,
-)
+from pdgd_jax.configuration import Configuration, read_configuration
+from pdgd_jax.dataset import versions
+from pdgd_jax.gather import gather
+from pdgd_jax.lanes import Program, as_arrays, from_arrays, local_devices, stacked, wait
+from pdgd_jax.plan import Block, Group, Plan, plan_of
+from pdgd_jax.simulate import Carry, checkpoint_episodes
 
-__all__ = ["advance_lanes", "run_seeds", "start_lanes"]
+if TYPE_CHECKING:
+    import xarray
+
+    from pdgd_jax.store import Store
+
+__all__ = ["Interrupted", "Report", "identity_of", "sweep"]
+
+Arrays = dict[str, np.ndarray]
 
 
-def run_seeds(
-    keys: Key[Array, " seeds"],
-    cmdp: CMDP,
-    learner: Learner,
-    num_episodes: int,
+class Interrupted(Exception):  # noqa: N818
+    """The sweep was asked to stop, and did, after saving what was played."""
+
+
+@dataclasses.dataclass
+class Report:
+    """How far a sweep is; shown again whenever something has changed.
+
+    Attributes:
+      plan: what is played.
+      state: "planned", "compiling", "playing", "waiting" for other processes or "evaluating".
+      group: which group is compiled or played.
+      done: finished episodes of each group, those of an earlier process included.
+      played: those of this process alone.
+      seconds: that this process spent playing them, compiling left out.
+      unconverged: projections that did not converge, of each block.
+      damage: what was found damaged and is played again, one sentence each.
+    """
+
+    plan: Plan
+    state: str = "planned"
+    group: str = ""
+    done: dict[str, int] = dataclasses.field(default_factory=dict)
+    played: int = 0
+    seconds: float = 0.0
+    unconverged: dict[str, int] = dataclasses.field(default_factory=dict)
+    damage: list[str] = dataclasses.field(default_factory=list)
+
+    @property
+    def episodes(self) -> int:
+        """Finished ones of all groups."""
+        return sum(self.done.values())
+
+    @property
+    def speed(self) -> float:
+        """Episodes per second."""
+        return self.played / self.seconds if self.seconds else 0.0
+
+    @property
+    def seconds_left(self) -> float:
+        """Until everything is played, at the speed so far; compiling left out."""
+        left = self.plan.episodes - self.episodes
+        return left / self.speed if self.speed else float("nan")
+
+
+def sweep(
+    configuration: Configuration | Mapping[str, Any] | str | Path,
     *,
-    checkpoints: int | Sequence[int] = 200,
-    comparators: Comparators | None = None,
-    on_checkpoint: Callable[[int], None] | None = None,
-) -> History:
-    """`run` for several keys, stopping at every checkpoint to say how far it is.
+    out: str | Path | None = None,
+    devices: int | None = None,
+    width: int | None = None,
+    save_every: int | None = None,
+    on_progress: Callable[[Report], None] | None = None,
+    should_stop: Callable[[], bool] | None = None,
+) -> "xarray.Dataset":
+    r"""Cross instances, learners, settings and seeds, and play them all.
+
+    Numbers are lanes of one compiled program, instances of different sizes are padded together, and
+    blocks of lanes are sharded over the devices of this process. If `jax.distributed` was
+    initialised, the processes share the blocks, through a folder that all of them see.
 
     Args:
-      keys: one for each seed.
-      cmdp: as in `run`.
-      learner: as in `run`.
-      num_episodes: as in `run`.
-      checkpoints: as in `run`.
-      comparators: as in `run`.
-      on_checkpoint: called on the host with the number of finished episodes, first with 0 when
-        everything is compiled.
+      configuration: a `Configuration`, a dictionary of the shape of its file, the path of a file,
+        or the name of a built-in one.
+      out: a folder. What is played is saved there chunk by chunk, and a sweep that was cut short
+        goes on from there, to the same bits as if nothing had happened. By default nothing is
+        saved.
+      devices: how many of this process; all by default.
+      width: how many lanes a device plays at once, see `plan_of`.
+      save_every: after how many episodes a block is saved at the latest, see `plan_of`.
+      on_progress: called with a `Report` before anything compiles, and after every chunk.
+      should_stop: asked after every chunk; if it says so, `Interrupted` is raised.
 
     Returns:
-      The histories, with a leading axis: the same as those of `jax.vmap` of `run`.
+      A Dataset with the axes `instance, learner, rates, delta, confidence_scale, horizon, seed`,
+      and behind them those of `dataset_of`.
+
+    Raises:
+      ValueError: before anything compiles, if something cannot be played, or the folder holds
+        another sweep (`StoreError`).
+      Interrupted: if `should_stop` said so; the same call goes on.
+
+    Example:
+      >>> from pdgd_jax import sweep
+      >>> two = [{"make": "two-phase"}, {"make": "random", "sizes": [1, 2, 1]}]
+      >>> data = sweep({"instance": two, "seeds": 3, "settings": {"horizon": [50, 100]},
+      ...               "learners": {"names": "uniform"}, "checkpoints": 5})
+      >>> data.regret.dims[-3:], data.regret.shape
+      (('horizon', 'seed', 'checkpoint'), (2, 1, 1, 1, 1, 2, 3, 5))
     """
-    check_run(cmdp, learner, num_episodes)
-    episodes = checkpoint_episodes(num_episodes, checkpoints)
-    comparators = Comparators.default(cmdp) if comparators is None else comparators
-    learner = learner.as_pytree()
-    what = cmdp, learner, comparators
-    carry = start_lanes(keys, *what)
-    carry = advance_lanes(carry, *what, jnp.int32(0))  # compiles, and plays nothing
-    tell = on_checkpoint or (lambda done: None)
-    tell(0)
-    kept = []
-    for until in episodes:
-        carry = advance_lanes(carry, *what, jnp.int32(until))
-        kept.append(jax.tree.map(np.asarray, carry.metrics))
-        tell(until)
-    metrics = jax.tree.map(lambda *leaves: jnp.stack(leaves, 1), *kept)
-    return _histories(carry, metrics, jnp.asarray(episodes, jnp.int32), learner, comparators)
+    asked = _configuration(configuration)
+    used = local_devices(devices)
+    plan = plan_of(asked, width=width, save_every=save_every)
+    report = Report(plan, done={group.name: 0 for group in plan.groups})
+    tell = on_progress or (lambda report: None)
+    tell(report)
+    with _keeper(out, plan, width, save_every) as keeper:
+        if (finished := keeper.results()) is not None:
+            report.done = {group.name: group.episodes for group in plan.groups}
+            tell(report)
+            return finished
+        process, processes = jax.process_index(), jax.process_count()
+        for group in plan.groups:
+            mine = group.blocks[process::processes]
+            for _ in _play_group(plan, group, mine, used, keeper, report, tell):
+                if should_stop is not None and should_stop():
+                    raise Interrupted
+        keeper.wait(plan, report, tell)
+        report.state = "evaluating"
+        tell(report)
+        return keeper.keep_results(gather(plan, keeper.rows, keeper.policy))
 
 
-@jax.jit
-def start_lanes(keys: Array, cmdp: CMDP, learner: Learner, comparators: Comparators) -> Carry:
-    """Runs before their first episode, one for each key."""
-    return jax.vmap(lambda key: start(key, cmdp, learner, comparators))(keys)
+def _configuration(given: Any) -> Configuration:
+    if isinstance(given, Configuration):
+        return given
+    if isinstance(given, Mapping):
+        return Configuration.from_dict(given)
+    return read_configuration(given)
 
 
-@jax.jit
-def advance_lanes(
-    carry: Carry,
-    cmdp: CMDP,
-    learner: Learner,
-    comparators: Comparators,
-    until: Int[Array, ""],
-) -> Carry:
-    """Play all lanes until so many episodes are done."""
-    # Lanes are always at the same episode: one counter for all, or the loop would select lanes.
-    episode = carry.episode[0]
-
-    def lane(lane: Carry) -> Carry:
-        return advance(lane._replace(episode=episode), cmdp, learner, until, comparators)
-
-    return jax.vmap(lane, axis_size=len(carry.episode))(carry)
+def identity_of(
+    configuration: Configuration, width: int | None, save_every: int | None
+) -> dict[str, Any]:
+    """Everything that decides the bits of a sweep: a store of another one is refused."""
+    return {
+        "configuration": configuration.as_dict(),
+        "versions": versions(),
+        "float64": bool(jax.config.read("jax_enable_x64")),
+        "platform": jax.default_backend(),
+        "width": width,
+        "save_every": save_every,
+    }
 
 
-@jax.jit
-def _histories(
-    carry: Carry,
-    metrics: Metrics,
-    episodes: Array,
-    learner: Learner,
-    comparators: Comparators,
-) -> History:
-    def one(state: Any, metrics: Metrics) -> History:
-        return history_of(metrics, episodes, learner.policy(state), learner, comparators)
+# Playing
 
-    return jax.vmap(one)(carry.learner, metrics)
+
+class _Slot(NamedTuple):
+    """A block, and where to go on with it."""
+
+    block: Block
+    chunk: int
+    carry: Arrays | None
+
+    @property
+    def episode(self) -> int:
+        """How many are played."""
+        return self.block.chunks[self.chunk - 1][-1] if self.chunk else 0
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """Where the next chunk stops; nowhere if there is none."""
+        return self.block.chunks[self.chunk] if self.chunk < len(self.block.chunks) else ()
+
+
+def _play_group(
+    plan: Plan,
+    group: Group,
+    blocks: tuple[Block, ...],
+    devices: list[jax.Device],
+    keeper: "_Keeper",
+    report: Report,
+    tell: Callable[[Report], None],
+) -> Iterator[None]:
+    """Play blocks, as many at once as there are devices; yields after every chunk."""
+    slots = []
+    for block in blocks:
+        slot = keeper.slot(block)
+        report.done[group.name] += slot.episode * len(block.lanes)
+        if slot.ends:
+            slots.append(slot)
+    report.damage = keeper.damage
+    program = Program(devices[: len(slots)]) if slots else None
+    while program and slots:
+        together, slots = slots[: program.blocks], slots[program.blocks :]
+        yield from _play_blocks(plan, group, together, program, keeper, report, tell)
+
+
+def _play_blocks(
+    plan: Plan,
+    group: Group,
+    slots: list[_Slot],
+    program: Program,
+    keeper: "_Keeper",
+    report: Report,
+    tell: Callable[[Report], None],
+) -> Iterator[None]:
+    idle = program.blocks - len(slots)  # devices for which there is no block left
+    filled = [*slots, *[slots[-1]] * idle]
+    width = group.width
+    keys = jax.random.split(jax.random.key(plan.configuration.key), plan.configuration.seeds)
+    lanes = [_wide(slot.block, width) for slot in filled]
+    seeds = np.array([lane.seed for block in lanes for lane in block])
+    cells = {lane.cell for block in lanes for lane in block}
+    whats = {cell: plan.what(group, cell) for cell in cells}
+    what = program.place(stacked([whats[lane.cell] for block in lanes for lane in block]))
+    carry = _resumed(program, program.begin(program.place(keys[seeds]), what), filled, width)
+
+    def play(stops: list[tuple[int, ...]]) -> Any:
+        padded = [ends + ends[-1:] * (group.stops - len(ends)) for ends in stops]
+        played = program.play(carry, what, np.array(padded))
+        wait(played)
+        return played
+
+    if report.group != group.name:
+        report.state, report.group = "compiling", group.name
+        tell(report)
+        play([(slot.episode,) for slot in filled])  # compiles, and plays nothing
+        report.state = "playing"
+        tell(report)
+    while any(slot.ends for slot in filled[: len(slots)]):
+        begin = time.perf_counter()
+        ends = [slot.ends for slot in filled[: len(slots)]] + [()] * idle
+        stops = [end or (slot.episode,) for end, slot in zip(ends, filled, strict=True)]
+        carry, rows, policy = play(stops)
+        host = as_arrays(carry) | {"policy": np.asarray(policy)}
+        measured = as_arrays(rows)
+        report.seconds += time.perf_counter() - begin
+        for index, (slot, end) in enumerate(zip(filled, ends, strict=True)):
+            if not end:
+                continue
+            mine = slice(index * width, (index + 1) * width)
+            real = slice(index * width, index * width + len(slot.block.lanes))
+            looked = _is_checkpoint(plan, slot.block, end)
+            unconverged = int(host["metrics.unconverged"][real].sum())
+            keeper.save_chunk(
+                slot.block.name,
+                slot.chunk,
+                {name: array[mine] for name, array in host.items()},
+                {name: array[: len(end)][looked, real] for name, array in measured.items()},
+                {"episode": end[-1], "unconverged": unconverged},
+            )
+            episodes = (end[-1] - slot.episode) * len(slot.block.lanes)
+            report.done[group.name] += episodes
+            report.played += episodes
+            report.unconverged[slot.block.name] = unconverged
+            filled[index] = slot._replace(chunk=slot.chunk + 1)
+        tell(report)
+        yield
+
+
+def _wide(block: Block, width: int) -> list[Any]:
+    """The lanes of a block, filled up with copies of the last."""
+    return [*block.lanes, *[block.lanes[-1]] * (width - len(block.lanes))]
+
+
+def _resumed(program: Program, fresh: Carry, slots: list[_Slot], width: int) -> Carry:
+    """The beginning of all lanes, with those blocks that are further put in its place."""
+    if all(slot.carry is None for slot in slots):
+        return fresh
+    arrays = {name: array.copy() for name, array in as_arrays(fresh).items()}
+    for index, slot in enumerate(slots):
+        mine = slice(index * width, (index + 1) * width)
+        for name, array in (slot.carry or {}).items():
+            if name != "policy":
+                arrays[name][mine] = array
+    return program.place(from_arrays(fresh, arrays))
+
+
+def _is_checkpoint(plan: Plan, block: Block, ends: tuple[int, ...]) -> np.ndarray:
+    checkpoints = checkpoint_episodes(block.horizon, plan.configuration.checkpoints)
+    return np.isin(ends, checkpoints)
+
+
+# Keeping
+
+
+class _Keeper:
+    """Where chunks are kept: here, in memory."""
+
+    def __init__(self) -> None:
+        self.damage: list[str] = []
+        self._carries: dict[str, Arrays] = {}
+        self._rows: dict[str, list[Arrays]] = {}
+
+    def results(self) -> "xarray.Dataset | None":
+        return None
+
+    def slot(self, block: Block) -> _Slot:
+        return _Slot(block, 0, None)
+
+    def save_chunk(
+        self, name: str, chunk: int, carry: Arrays, rows: Arrays, facts: Mapping[str, Any]
+    ) -> None:
+        del chunk, facts
+        self._carries[name] = {"policy": carry["policy"]}
+        self._rows.setdefault(name, []).append(rows)
+
+    def rows(self, block: Block) -> Arrays:
+        parts = self._rows[block.name]
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def policy(self, block: Block) -> np.ndarray:
+        return self._carries[block.name]["policy"]
+
+    def wait(self, plan: Plan, report: Report, tell: Callable[[Report], None]) -> None:
+        pass
+
+    def keep_results(self, dataset: "xarray.Dataset") -> "xarray.Dataset":
+        return dataset
+
+
+class _OnDisk(_Keeper):
+    """Where chunks are kept: in a folder."""
+
+    def __init__(self, store: "Store") -> None:
+        self._store = store
+        self.damage = store.damage
+
+    def results(self) -> "xarray.Dataset | None":
+        from pdgd_jax.store import StoreError, open_results
+
+        try:
+            return open_results(self._store.path)
+        except StoreError:
+            return None
+
+    def slot(self, block: Block) -> _Slot:
+        found = self._store.last_good(block.name)
+        return (
+            _Slot(block, 0, None) if found is None else _Slot(block, found.number + 1, found.carry)
+        )
+
+    def save_chunk(
+        self, name: str, chunk: int, carry: Arrays, rows: Arrays, facts: Mapping[str, Any]
+    ) -> None:
+        self._store.save_chunk(name, chunk, carry, rows, facts)
+
+    def rows(self, block: Block) -> Arrays:
+        return self._store.rows(block.name)
+
+    def policy(self, block: Block) -> np.ndarray:
+        last = self._store.last_good(block.name)
+        assert last is not None
+        return last.carry["policy"]
+
+    def keep_results(self, dataset: "xarray.Dataset") -> "xarray.Dataset":
+        from pdgd_jax.store import open_results
+
+        self._store.save_results(dataset)
+        return open_results(self._store.path)
+
+
+@contextlib.contextmanager
+def _keeper(
+    out: str | Path | None, plan: Plan, width: int | None, save_every: int | None
+) -> Iterator[_Keeper]:
+    if out is None:
+        yield _Keeper()
+        return
+    from pdgd_jax.store import Store
+
+    identity = identity_of(plan.configuration, width, save_every)
+    if (Path(out) / "manifest.json").exists():
+        store = Store.open(out, identity, write=True)
+    else:
+        store = Store.create(out, identity, plan.facts())
+    with store:
+        yield _OnDisk(store)

@@ -13,6 +13,7 @@ from pdgd_jax import LayeredMDP, Layers, ProjectionInfo, ProjectionResult, polic
 from pdgd_jax.projection import Solver
 
 jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_num_cpu_devices", 2)  # for what is sharded; the rest uses the first
 # A silent broadcast between ranks is a bug that has not been noticed yet.
 jax.config.update("jax_numpy_rank_promotion", "raise")
 

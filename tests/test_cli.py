@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from pdgd_jax import evaluate, make, pdgd_ops, registered, run, summary
+from pdgd_jax.lanes import run_seeds
 from pdgd_jax.learners import Learner
-from pdgd_jax.sweep import run_seeds
 from pdgd_jax.textplot import curve
 from tests.conftest import QUICK
 
