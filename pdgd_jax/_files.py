@@ -45,7 +45,7 @@ def publish(folder: Path, files: Mapping[str, bytes]) -> None:
 
     Whatever goes wrong, nothing is left aside, so that a full disk has its room back.
     """
-    asides = {name: folder / (name + ASIDE) for name in files}
+    asides = {name: folder / f"{name}.{os.getpid()}{ASIDE}" for name in files}
     try:
         for name, content in files.items():
             with open(asides[name], "wb") as file:

@@ -127,7 +127,7 @@ class Progress(NamedTuple):
 
 
 class Store:
-    """The folder of a sweep; made by `Store.create` or `Store.open`.
+    """The folder of a sweep; made by `Store.create`, `Store.open` or `Store.join`.
 
     Attributes:
       path: the folder.
@@ -156,6 +156,7 @@ class Store:
         self.created: str = manifest["created"]
         self.damage: list[str] = []
         self._lock = lock
+        self._writable = lock is not None
 
     @classmethod
     def create(
@@ -214,11 +215,7 @@ class Store:
           WriteError: if the lock cannot be written.
         """
         path = Path(path)
-        manifest = _read_manifest(path)
-        if identity is not None:
-            differences = list(_differences("", manifest["identity"], plain(identity)))
-            if differences:
-                raise StoreError(f"{path} was made by another sweep: {'; '.join(differences)}.")
+        manifest = _read_manifest(path, identity)
         lock = None
         if write:
             lock = _take_lock(path)
@@ -228,8 +225,24 @@ class Store:
                 _give_up_old_carries(folder)
         return cls(path, manifest, lock)
 
+    @classmethod
+    def join(cls, path: str | Path, identity: Mapping[str, Any]) -> Self:
+        """Open the folder of a sweep that a fellow process holds the lock of, to save chunks too.
+
+        For the processes of one `jax.distributed` run: the first one creates or opens the store,
+        then the others join, and each saves blocks of its own.
+
+        Raises:
+          StoreError: as `open`.
+        """
+        path = Path(path)
+        store = cls(path, _read_manifest(path, identity), None)
+        store._writable = True
+        return store
+
     def close(self) -> None:
-        """Free the lock."""
+        """Free the lock; nothing can be saved from now on."""
+        self._writable = False
         if self._lock is not None:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._lock, 0)
@@ -351,7 +364,7 @@ class Store:
                 shutil.rmtree(old, ignore_errors=True)
 
     def _check_writable(self) -> None:
-        if self._lock is None:
+        if not self._writable:
             raise StoreError(f"{self.path} was opened to read; open it with write=True to save.")
 
     def _folder(self, block: str) -> Path:
@@ -407,7 +420,7 @@ def open_results(path: str | Path) -> xarray.Dataset:
     return dataset.assign_attrs(created=store.created)
 
 
-def _read_manifest(path: Path) -> dict[str, Any]:
+def _read_manifest(path: Path, identity: Mapping[str, Any] | None) -> dict[str, Any]:
     file = path / "manifest.json"
     if not file.exists():
         raise StoreError(f"there is no sweep in {path}: it has no manifest.json.")
@@ -422,6 +435,10 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         raise StoreError(
             f"{path} is in format {manifest['format']} of a store; this version reads {_FORMAT}."
         )
+    if identity is not None:
+        differences = list(_differences("", manifest["identity"], plain(identity)))
+        if differences:
+            raise StoreError(f"{path} was made by another sweep: {'; '.join(differences)}.")
     return manifest
 
 

@@ -499,6 +499,21 @@ def test_a_reader_that_looks_whether_it_is_locked_keeps_no_writer_out(folder, mo
         assert store.progress().running
 
 
+def test_the_processes_of_one_run_save_blocks_beside_each_other(folder):
+    with Store.open(folder, IDENTITY, write=True) as first, Store.join(folder, IDENTITY) as second:
+        save(second, 0, 1, block="b1")
+        save(first, 6)
+        with pytest.raises(StoreError, match="is in use by process "):
+            Store.open(folder, write=True)
+        second.close()
+        with pytest.raises(StoreError, match="was opened to read"):
+            save(second, 2, block="b1")
+        assert first.progress().running
+        assert first.last_good("b1").number == 1
+    with pytest.raises(StoreError, match="was made by another sweep: key: 0 there, 1 here."):
+        Store.join(folder, {**IDENTITY, "key": 1})
+
+
 def test_a_failed_opening_keeps_no_lock(folder):
     with pytest.raises(StoreError, match="holds a sweep already"):
         Store.create(folder, IDENTITY)
