@@ -3,6 +3,7 @@
 from pdgd_jax import learners, oracle, processes, theory
 from pdgd_jax.cmdp import CMDP, Outcome, stack
 from pdgd_jax.confidence import ConfidenceSet
+from pdgd_jax.configuration import Configuration, read_configuration
 from pdgd_jax.dataset import dataset_of
 from pdgd_jax.evaluation import Evaluation, comparators_of, evaluate
 from pdgd_jax.instances import make, register, registered
@@ -20,6 +21,7 @@ from pdgd_jax.projection import (
     register_solver,
 )
 from pdgd_jax.simulate import History, run
+from pdgd_jax.store import open_results
 from pdgd_jax.sweep import sweep
 from pdgd_jax.unroll import UnrolledMDP, unroll
 
@@ -28,6 +30,7 @@ __version__ = "0.1.0"
 __all__ = [
     "CMDP",
     "ConfidenceSet",
+    "Configuration",
     "Evaluation",
     "History",
     "LayeredMDP",
@@ -49,12 +52,14 @@ __all__ = [
     "make",
     "make_learner",
     "occupancy_of",
+    "open_results",
     "oracle",
     "pdgd_ops",
     "policy_of",
     "processes",
     "project",
     "project_batch",
+    "read_configuration",
     "register",
     "register_learner",
     "register_solver",

@@ -31,7 +31,6 @@ an `OSError`, says that the disk is full or broken. Both are one sentence.
 
 import contextlib
 import datetime
-import fcntl
 import functools
 import itertools
 import json
@@ -42,11 +41,9 @@ import socket
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
-import xarray
-import zarr
 
 from pdgd_jax._files import (
     ASIDE,
@@ -63,6 +60,9 @@ from pdgd_jax._files import (
     unpack,
     writing,
 )
+
+if TYPE_CHECKING:  # a second that only those wait for who open results
+    import xarray
 
 __all__ = [
     "BlockProgress",
@@ -330,7 +330,7 @@ class Store:
         opened = lock.stat().st_mtime if lock.exists() else 0.0
         return Progress(blocks, _is_locked(lock), opened, results.exists())
 
-    def save_results(self, dataset: xarray.Dataset) -> None:
+    def save_results(self, dataset: "xarray.Dataset") -> None:
         """Publish a Dataset as `results.zarr`; what it replaces goes when it is complete.
 
         The attribute `created` is left to the manifest, so that equal results are equal bytes.
@@ -390,7 +390,7 @@ class Store:
                 self.damage.append(str(error))
 
 
-def open_results(path: str | Path) -> xarray.Dataset:
+def open_results(path: str | Path) -> "xarray.Dataset":
     """The results of a sweep, from its folder; every byte is checked before it is used.
 
     Args:
@@ -399,6 +399,9 @@ def open_results(path: str | Path) -> xarray.Dataset:
     Raises:
       StoreError: if there are no results yet, or a file of theirs is damaged.
     """
+    import xarray
+    import zarr
+
     store = Store.open(path)
     folder = store.path / "results.zarr"
     if not folder.exists():
@@ -479,6 +482,8 @@ def _number(file: Path) -> int:
 
 
 def _take_lock(path: Path) -> int:
+    import fcntl  # not on Windows, where the rest of the package is still of use
+
     with writing(path):
         lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
@@ -504,6 +509,8 @@ def _take_lock(path: Path) -> int:
 
 
 def _is_locked(file: Path) -> bool:
+    import fcntl
+
     try:
         lock = os.open(file, os.O_RDONLY)
     except FileNotFoundError:

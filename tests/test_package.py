@@ -17,7 +17,8 @@ def test_importing_changes_no_setting_and_loads_no_extra():
     code = (
         "import sys, pdgd_jax, jax\n"
         "assert not jax.config.jax_enable_x64\n"
-        "assert not {'jaxopt', 'gymnasium', 'matplotlib', 'typer'} & set(sys.modules)\n"
+        "extras = {'jaxopt', 'gymnasium', 'matplotlib', 'typer', 'xarray', 'zarr'}\n"
+        "assert not extras & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
