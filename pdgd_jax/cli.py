@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 import pdgd_jax
+import pdgd_jax.cli_figures  # its commands join the application
 from pdgd_jax import oracle, theory
 from pdgd_jax.cmdp import CMDP
 from pdgd_jax.console import (

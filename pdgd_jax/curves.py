@@ -5,7 +5,6 @@ by what tells it from the others.
 """
 
 import itertools
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -41,14 +40,23 @@ class Cell(NamedTuple):
     """The runs of one combination of settings.
 
     Attributes:
-      label: what tells it from the other cells; empty if it is the only one.
-      values: the coordinates of what was swept, by name.
+      names: what tells it from the other cells, in words, by dimension.
+      values: its coordinates, by dimension.
       data: its part of the Dataset; the leading dimension is `seed`.
     """
 
-    label: str
+    names: dict[str, str]
     values: dict[str, Any]
     data: xarray.Dataset
+
+    @property
+    def label(self) -> str:
+        """What tells it from the other cells; empty if it is the only one."""
+        return self.label_without()
+
+    def label_without(self, *dims: str) -> str:
+        """The label among cells that share these dimensions."""
+        return ", ".join(name for dim, name in self.names.items() if dim not in dims)
 
 
 class Band(NamedTuple):
@@ -171,7 +179,7 @@ def cells_of(dataset: xarray.Dataset) -> list[Cell]:
     """
     dims = [dim for dim in dataset["regret"].dims if dim not in ("checkpoint", "seed")]
     swept = [str(dim) for dim in dims if dataset.sizes[dim] > 1]
-    cells: dict[tuple[str, ...], Cell] = {}
+    cells: dict[Any, Cell] = {}
     heeded: dict[Any, list[str]] = {}
     for place in itertools.product(*(range(dataset.sizes[dim]) for dim in dims)):
         where = dict(zip(map(str, dims), place, strict=True))
@@ -179,10 +187,11 @@ def cells_of(dataset: xarray.Dataset) -> list[Cell]:
         if player not in heeded:
             one = dataset if player is None else dataset.isel(learner=player)
             heeded[player] = [dim for dim in swept if _heeds(one, dim)]
-        label = tuple(_label(dataset, dim, where[dim]) for dim in heeded[player])
-        if label not in cells:
+        distinct = tuple(where[dim] for dim in heeded[player])
+        if (player, distinct) not in cells:
+            names = {dim: _label(dataset, dim, where[dim]) for dim in heeded[player]}
             values = {dim: _value(dataset, dim, index) for dim, index in where.items()}
-            cells[label] = Cell(", ".join(label), values, dataset.isel(where))
+            cells[player, distinct] = Cell(names, values, dataset.isel(where))
     return list(cells.values())
 
 
@@ -202,11 +211,22 @@ def band_of(
     if not 0 <= low <= high <= 1:
         raise ValueError(f"quantiles are two numbers 0 <= low <= high <= 1; got {quantiles}.")
     numbers = values.transpose("seed", "checkpoint").to_numpy().astype(float)
-    with warnings.catch_warnings():
-        # A checkpoint without a single value stays NaN, and is not drawn.
-        warnings.filterwarnings("ignore", "All-NaN slice", RuntimeWarning)
-        lower, median, upper = np.nanquantile(numbers, (low, 0.5, high), axis=0)
+    lower, median, upper = _quantiles(numbers, (low, 0.5, high))
     return Band(episode.to_numpy(), median, lower, upper)
+
+
+def _quantiles(values: NDArray, shares: tuple[float, ...]) -> list[NDArray]:
+    """Of each column of `[n, K]`, NaN left out; what `np.nanquantile` does column by column."""
+    ordered = np.sort(values, axis=0)  # NaN comes last
+    known = (~np.isnan(ordered)).sum(0)
+    found = []
+    for share in shares:
+        place = share * np.maximum(known - 1, 0)
+        below = np.floor(place).astype(int)
+        above = np.minimum(below + 1, np.maximum(known - 1, 0))
+        low, high = (np.take_along_axis(ordered, i[None], 0)[0] for i in (below, above))
+        found.append(low + (high - low) * (place - below))
+    return found
 
 
 def slope_of(horizons: NDArray, medians: NDArray) -> float:

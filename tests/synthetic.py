@@ -140,6 +140,7 @@ def _attributes(coordinates):
         "name": "made up",
         "key": 7,
         "seeds": len(coordinates["seed"]),
+        "checkpoints": 20,
         "instance": instances,
         "settings": settings,
         "learners": {"names": list(coordinates["learner"]), "solver": "newton"},

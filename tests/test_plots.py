@@ -6,12 +6,13 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+import xarray
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from pdgd_jax import CMDP, dataset_of, evaluate, learners, make, plots, run
-from pdgd_jax.curves import cells_of, slope_of
+from pdgd_jax.curves import band_of, cells_of, slope_of
 from pdgd_jax.plots.canvas import COLOURS
 from tests.conftest import random_mdp, random_policy
 from tests.synthetic import results
@@ -143,6 +144,20 @@ def test_runs_that_are_not_finished_are_left_out():
     expected = data.regret.squeeze().isel(seed=slice(3)).median("seed").values
     (line,) = [n for n in plots.regret(data).get_lines() if len(n.get_xdata()) > 2]
     np.testing.assert_allclose(line.get_ydata(), expected)
+
+
+def test_quantiles_are_those_of_numpy():
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(9, 30))
+    values[rng.uniform(size=values.shape) < 0.3] = np.nan
+    values[:, 0] = 1.0
+    values[:, 1] = np.nan
+    data = xarray.DataArray(values, dims=("seed", "checkpoint"))
+    band = band_of(data, xarray.DataArray(np.arange(30), dims="checkpoint"), (0.1, 0.8))
+    found = np.stack([band.low, band.median, band.high])
+    expected = np.nanquantile(np.delete(values, 1, 1), (0.1, 0.5, 0.8), axis=0)
+    np.testing.assert_allclose(np.delete(found, 1, 1), expected)
+    assert np.isnan(found[:, 1]).all()
 
 
 def test_guides_end_where_the_highest_curve_does():

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -88,7 +88,7 @@ def canvas(ax: Any, rows: int = 1, height: float = 2.2) -> Iterator[Any]:
 
 def save(
     axes: Any,
-    path: str | Path,
+    path: str | Path | IO[bytes],
     *,
     format: str | None = None,  # noqa: A002, as in Matplotlib
 ) -> None:
@@ -96,10 +96,14 @@ def save(
 
     Args:
       axes: what a function of this module returned.
-      path: the file.
+      path: the file, or a binary stream.
       format: "pdf", "png" or "svg"; by default what the name of the file ends in.
     """
-    kind = (format or Path(path).suffix.removeprefix(".")).lower()
+    if format is None:
+        if not isinstance(path, str | Path):
+            raise ValueError('a stream needs a format: "pdf", "png" or "svg".')
+        format = Path(path).suffix.removeprefix(".")  # noqa: A001
+    kind = format.lower()
     dates = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
     fonts = {"pdf.fonttype": 42, "ps.fonttype": 42, "svg.hashsalt": "pdgd_jax"}
     figure = np.ravel(np.asarray(axes, object))[0].figure

@@ -61,9 +61,7 @@ def horizons(
     lengths = np.sort(dataset["horizon"].to_numpy())
     groups: dict[str, list[Cell]] = {}
     for cell in cells_of(dataset):
-        length = f"T = {cell.values['horizon']:,}"
-        parts = [part for part in cell.label.split(", ") if part != length]
-        groups.setdefault(", ".join(parts), []).append(cell)
+        groups.setdefault(cell.label_without("horizon"), []).append(cell)
     refuse_crowd(len(groups) * len(chosen))
     highest = 0.0
     with canvas(ax) as axes:
