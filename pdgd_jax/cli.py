@@ -16,7 +16,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 import pdgd_jax
-import pdgd_jax.cli_figures  # its commands join the application
+import pdgd_jax.cli_figures  # their commands join the application
+import pdgd_jax.cli_sweep
 from pdgd_jax import oracle, theory
 from pdgd_jax.cmdp import CMDP
 from pdgd_jax.console import (
@@ -37,6 +38,7 @@ from pdgd_jax.console import (
     solver_names,
     whole,
 )
+from pdgd_jax.distributed import use_every_core
 from pdgd_jax.evaluation import comparators_of, evaluate
 from pdgd_jax.instances import builder_of, make, options_of, registered
 from pdgd_jax.lanes import run_seeds
@@ -63,8 +65,9 @@ InstanceName = Annotated[
 
 
 def main() -> None:
-    """Run `pdgd`, in float64."""
+    """Run `pdgd`, in float64, on all cores."""
     jax.config.update("jax_enable_x64", True)
+    use_every_core()
     run_app()
 
 

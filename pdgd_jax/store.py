@@ -2,7 +2,8 @@
 
 ```
 DIR/manifest.json                        what was asked: identity, plan, created; written once
-DIR/lock                                 held (flock) by the process that writes
+DIR/lock                                 held (flock) by the process that writes; lock-1, lock-2,
+                                         ... by those that help it
 DIR/blocks/NAME/carry-00003.zarr.zip     how to go on after chunk 3
 DIR/blocks/NAME/rows-00003.zarr.zip      the metric rows that chunk 3 added
 DIR/blocks/NAME/chunk-00003.json         says that chunk 3 is complete, with sizes and checksums
@@ -200,7 +201,12 @@ class Store:
 
     @classmethod
     def open(
-        cls, path: str | Path, identity: Mapping[str, Any] | None = None, *, write: bool = False
+        cls,
+        path: str | Path,
+        identity: Mapping[str, Any] | None = None,
+        *,
+        write: bool = False,
+        member: int = 0,
     ) -> Self:
         """Open the folder of a sweep, to read or to go on.
 
@@ -208,6 +214,8 @@ class Store:
           path: the folder.
           identity: what is asked now; None to take whatever is there.
           write: whether to lock it and go on; reading needs no lock and disturbs no writer.
+          member: of several processes that write together, each its own blocks, 0 opens first and
+            keeps others away; members 1, 2, ... then open too.
 
         Raises:
           StoreError: if there is no sweep, its manifest is damaged, another was asked for, or
@@ -218,10 +226,10 @@ class Store:
         manifest = _read_manifest(path, identity)
         lock = None
         if write:
-            lock = _take_lock(path)
-            for left in list(path.rglob(f"*{ASIDE}")):  # by a process that was killed
+            lock = _take_lock(path, member)
+            for left in [] if member else list(path.rglob(f"*{ASIDE}")):  # by one that was killed
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
-            for folder in path.glob("blocks/*"):
+            for folder in [] if member else path.glob("blocks/*"):
                 _give_up_old_carries(folder)
         return cls(path, manifest, lock)
 
@@ -481,11 +489,12 @@ def _number(file: Path) -> int:
 # The lock
 
 
-def _take_lock(path: Path) -> int:
+def _take_lock(path: Path, member: int = 0) -> int:
     import fcntl  # not on Windows, where the rest of the package is still of use
 
+    name = f"lock-{member}" if member else "lock"
     with writing(path):
-        lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        lock = os.open(path / name, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         # `_is_locked` of a reader takes the lock for an instant: try for longer than that.
         for last in (False, False, False, False, True):
@@ -499,6 +508,12 @@ def _take_lock(path: Path) -> int:
                         f"{path} is in use by {holder}; wait for it, or stop it first."
                     ) from None
                 time.sleep(0.02)
+        for other in [] if member else path.glob("lock-*"):
+            if _is_locked(other):
+                raise StoreError(
+                    f"{path} is in use by {other.read_text()}, which is left of an earlier sweep; "
+                    "wait for it, or stop it first."
+                )
         with writing(path):
             os.ftruncate(lock, 0)
             os.write(lock, f"process {os.getpid()} on {socket.gethostname()}".encode())

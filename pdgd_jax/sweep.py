@@ -1,30 +1,29 @@
 """Instances, learners, settings and seeds crossed, on every device, saved as it goes.
 
-`plan.py` decides what is played, `lanes.py` plays it, `store.py` keeps it and `gather.py` makes one
-Dataset of it; here is the order in which that happens.
+`plan.py` decides what is played, `lanes.py` plays it, `keeping.py` keeps it and `gather.py` makes
+one Dataset of it; here is the order in which that happens.
 """
 
-import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from pdgd_jax.configuration import Configuration, read_configuration
 from pdgd_jax.dataset import versions
 from pdgd_jax.gather import gather
+from pdgd_jax.keeping import Keeper, Slot, keeper_of
 from pdgd_jax.lanes import Program, as_arrays, from_arrays, local_devices, stacked, wait
 from pdgd_jax.plan import Block, Group, Plan, plan_of
 from pdgd_jax.simulate import Carry, checkpoint_episodes
 
 if TYPE_CHECKING:
     import xarray
-
-    from pdgd_jax.store import Store
 
 __all__ = ["Interrupted", "Report", "identity_of", "sweep"]
 
@@ -121,13 +120,21 @@ def sweep(
       >>> data.regret.dims[-3:], data.regret.shape
       (('horizon', 'seed', 'checkpoint'), (2, 1, 1, 1, 1, 2, 3, 5))
     """
+    from pdgd_jax.store import open_results  # half a second, with xarray, if one asks for a sweep
+
     asked = _configuration(configuration)
     used = local_devices(devices)
     plan = plan_of(asked, width=width, save_every=save_every)
     report = Report(plan, done={group.name: 0 for group in plan.groups})
     tell = on_progress or (lambda report: None)
     tell(report)
-    with _keeper(out, plan, width, save_every) as keeper:
+    identity = identity_of(asked, width, save_every)
+
+    def stop_if_asked() -> None:
+        if should_stop is not None and should_stop():
+            raise Interrupted
+
+    with keeper_of(out, identity, plan.facts()) as keeper:
         if (finished := keeper.results()) is not None:
             report.done = {group.name: group.episodes for group in plan.groups}
             tell(report)
@@ -136,9 +143,14 @@ def sweep(
         for group in plan.groups:
             mine = group.blocks[process::processes]
             for _ in _play_group(plan, group, mine, used, keeper, report, tell):
-                if should_stop is not None and should_stop():
-                    raise Interrupted
-        keeper.wait(plan, report, tell)
+                stop_if_asked()
+        if processes > 1:
+            report.state = "waiting"
+            for report.done in keeper.others(plan):
+                tell(report)
+                stop_if_asked()
+            if process > 0 and out is not None:
+                return open_results(out)
         report.state = "evaluating"
         tell(report)
         return keeper.keep_results(gather(plan, keeper.rows, keeper.policy))
@@ -159,7 +171,7 @@ def identity_of(
     return {
         "configuration": configuration.as_dict(),
         "versions": versions(),
-        "float64": bool(jax.config.read("jax_enable_x64")),
+        "precision": str(jnp.result_type(float)),
         "platform": jax.default_backend(),
         "width": width,
         "save_every": save_every,
@@ -169,30 +181,12 @@ def identity_of(
 # Playing
 
 
-class _Slot(NamedTuple):
-    """A block, and where to go on with it."""
-
-    block: Block
-    chunk: int
-    carry: Arrays | None
-
-    @property
-    def episode(self) -> int:
-        """How many are played."""
-        return self.block.chunks[self.chunk - 1][-1] if self.chunk else 0
-
-    @property
-    def ends(self) -> tuple[int, ...]:
-        """Where the next chunk stops; nowhere if there is none."""
-        return self.block.chunks[self.chunk] if self.chunk < len(self.block.chunks) else ()
-
-
 def _play_group(
     plan: Plan,
     group: Group,
     blocks: tuple[Block, ...],
     devices: list[jax.Device],
-    keeper: "_Keeper",
+    keeper: Keeper,
     report: Report,
     tell: Callable[[Report], None],
 ) -> Iterator[None]:
@@ -213,9 +207,9 @@ def _play_group(
 def _play_blocks(
     plan: Plan,
     group: Group,
-    slots: list[_Slot],
+    slots: list[Slot],
     program: Program,
-    keeper: "_Keeper",
+    keeper: Keeper,
     report: Report,
     tell: Callable[[Report], None],
 ) -> Iterator[None]:
@@ -278,7 +272,7 @@ def _wide(block: Block, width: int) -> list[Any]:
     return [*block.lanes, *[block.lanes[-1]] * (width - len(block.lanes))]
 
 
-def _resumed(program: Program, fresh: Carry, slots: list[_Slot], width: int) -> Carry:
+def _resumed(program: Program, fresh: Carry, slots: list[Slot], width: int) -> Carry:
     """The beginning of all lanes, with those blocks that are further put in its place."""
     if all(slot.carry is None for slot in slots):
         return fresh
@@ -294,100 +288,3 @@ def _resumed(program: Program, fresh: Carry, slots: list[_Slot], width: int) -> 
 def _is_checkpoint(plan: Plan, block: Block, ends: tuple[int, ...]) -> np.ndarray:
     checkpoints = checkpoint_episodes(block.horizon, plan.configuration.checkpoints)
     return np.isin(ends, checkpoints)
-
-
-# Keeping
-
-
-class _Keeper:
-    """Where chunks are kept: here, in memory."""
-
-    def __init__(self) -> None:
-        self.damage: list[str] = []
-        self._carries: dict[str, Arrays] = {}
-        self._rows: dict[str, list[Arrays]] = {}
-
-    def results(self) -> "xarray.Dataset | None":
-        return None
-
-    def slot(self, block: Block) -> _Slot:
-        return _Slot(block, 0, None)
-
-    def save_chunk(
-        self, name: str, chunk: int, carry: Arrays, rows: Arrays, facts: Mapping[str, Any]
-    ) -> None:
-        del chunk, facts
-        self._carries[name] = {"policy": carry["policy"]}
-        self._rows.setdefault(name, []).append(rows)
-
-    def rows(self, block: Block) -> Arrays:
-        parts = self._rows[block.name]
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-    def policy(self, block: Block) -> np.ndarray:
-        return self._carries[block.name]["policy"]
-
-    def wait(self, plan: Plan, report: Report, tell: Callable[[Report], None]) -> None:
-        pass
-
-    def keep_results(self, dataset: "xarray.Dataset") -> "xarray.Dataset":
-        return dataset
-
-
-class _OnDisk(_Keeper):
-    """Where chunks are kept: in a folder."""
-
-    def __init__(self, store: "Store") -> None:
-        self._store = store
-        self.damage = store.damage
-
-    def results(self) -> "xarray.Dataset | None":
-        from pdgd_jax.store import StoreError, open_results
-
-        try:
-            return open_results(self._store.path)
-        except StoreError:
-            return None
-
-    def slot(self, block: Block) -> _Slot:
-        found = self._store.last_good(block.name)
-        return (
-            _Slot(block, 0, None) if found is None else _Slot(block, found.number + 1, found.carry)
-        )
-
-    def save_chunk(
-        self, name: str, chunk: int, carry: Arrays, rows: Arrays, facts: Mapping[str, Any]
-    ) -> None:
-        self._store.save_chunk(name, chunk, carry, rows, facts)
-
-    def rows(self, block: Block) -> Arrays:
-        return self._store.rows(block.name)
-
-    def policy(self, block: Block) -> np.ndarray:
-        last = self._store.last_good(block.name)
-        assert last is not None
-        return last.carry["policy"]
-
-    def keep_results(self, dataset: "xarray.Dataset") -> "xarray.Dataset":
-        from pdgd_jax.store import open_results
-
-        self._store.save_results(dataset)
-        return open_results(self._store.path)
-
-
-@contextlib.contextmanager
-def _keeper(
-    out: str | Path | None, plan: Plan, width: int | None, save_every: int | None
-) -> Iterator[_Keeper]:
-    if out is None:
-        yield _Keeper()
-        return
-    from pdgd_jax.store import Store
-
-    identity = identity_of(plan.configuration, width, save_every)
-    if (Path(out) / "manifest.json").exists():
-        store = Store.open(out, identity, write=True)
-    else:
-        store = Store.create(out, identity, plan.facts())
-    with store:
-        yield _OnDisk(store)

@@ -1,0 +1,414 @@
+"""The commands that run a sweep and say how far it is: `pdgd sweep` and `pdgd status`."""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.text import Text
+
+from pdgd_jax.configuration import read_configuration
+from pdgd_jax.console import (
+    AsJson,
+    app,
+    completing,
+    configuration_names,
+    examples,
+    plain_table,
+    print_json,
+)
+from pdgd_jax.distributed import join
+from pdgd_jax.plan import plan_of
+
+if TYPE_CHECKING:
+    import xarray
+
+    from pdgd_jax.sweep import Report
+
+__all__ = ["status", "sweep_"]
+
+_MOST_ROWS = 40
+
+
+@app.command(
+    "sweep",
+    epilog=examples(
+        "pdgd sweep quick",
+        "pdgd sweep my.toml --out results --dry-run",
+        "pdgd sweep my.toml --out results   (again, to go on where it stopped)",
+        "pdgd sweep my.toml --out /shared/results --coordinator host0:1234 --num-processes 4 "
+        "--process-id 2",
+    ),
+)
+def sweep_(
+    configuration: Annotated[
+        str,
+        typer.Argument(
+            metavar="CONFIG",
+            help="A TOML file, or the name of a built-in configuration.",
+            autocompletion=completing(configuration_names),
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The folder of the results; CONFIG-sweep by default."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.")] = False,
+    devices: Annotated[int | None, typer.Option(help="How many; all by default.")] = None,
+    width: Annotated[
+        int | None, typer.Option(min=1, help="How many lanes a device plays at once.")
+    ] = None,
+    save_every: Annotated[
+        int | None, typer.Option(min=1, help="Save a block after at most so many episodes.")
+    ] = None,
+    coordinator: Annotated[
+        str | None, typer.Option(help="host:port of process 0, if there are several.")
+    ] = None,
+    num_processes: Annotated[int | None, typer.Option(min=1, help="How many there are.")] = None,
+    process_id: Annotated[int | None, typer.Option(min=0, help="Which one this is.")] = None,
+    distributed: Annotated[
+        bool,
+        typer.Option(
+            "--distributed", help="Ask the cluster (SLURM, MPI, Kubernetes, TPU) for these three."
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Cross instances, learners, settings and seeds, and play them on every core.
+
+    Everything is saved as it goes. Ctrl-C stops after the current chunk; whatever ended a sweep,
+    the same command goes on where it was, to the same bits. Ctrl-C twice stops at once.
+    """
+    asked = read_configuration(configuration)
+    if distributed or coordinator or num_processes is not None or process_id is not None:
+        join(coordinator, num_processes, process_id)
+    if dry_run:
+        plan = plan_of(asked, width=width, save_every=save_every)
+        print_json(plan.facts()) if as_json else _print_plan(Console(), plan.facts())
+        return
+    import jax
+
+    from pdgd_jax.sweep import Interrupted, sweep
+
+    out = out or Path(f"{Path(configuration).stem}-sweep")
+    leads = jax.process_index() == 0
+    console = Console(stderr=True, quiet=as_json or not leads)
+    shown = _Shown(console)
+    begin = time.perf_counter()
+    try:
+        with _finish_first(console) as should_stop, shown:
+            data = sweep(
+                asked,
+                out=out,
+                devices=devices,
+                width=width,
+                save_every=save_every,
+                on_progress=shown,
+                should_stop=should_stop,
+            )
+    except Interrupted:
+        Console(stderr=True).print(
+            Text(f"stopped; everything is saved in {out}: run the same command again to go on."),
+            soft_wrap=True,
+        )
+        raise typer.Exit(130) from None
+    if not leads:
+        return
+    facts = _facts(data, out, time.perf_counter() - begin)
+    print_json(facts) if as_json else _print_results(Console(), facts)
+    _warn(Console(stderr=True), facts["unconverged"], facts["residual"])
+
+
+@app.command(epilog=examples("pdgd status results", "pdgd status results --json"))
+def status(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a sweep.")],
+    as_json: AsJson = False,
+) -> None:
+    """Show how far a sweep is, from its files alone: also while it runs."""
+    facts = _status(folder)
+    if as_json:
+        print_json(facts)
+        return
+    console = Console()
+    done, total = facts["episodes_done"], facts["episodes"]
+    console.print(Text(f"{folder}: {facts['name']}, {facts['state']}", style="bold"))
+    table = plain_table("group", "learners", "instances", ">done", ">episodes")
+    for group in facts["groups"]:
+        share = f"{100 * group['episodes_done'] / group['episodes']:.0f}%"
+        episodes = f"{group['episodes_done']:,} of {group['episodes']:,}"
+        names = (", ".join(group["learners"]), ", ".join(group["instances"]))
+        table.add_row(group["name"], *map(Text, names), share, episodes)
+    console.print(table)
+    console.print(_sentence(done, total, facts["episodes_per_second"], facts["seconds_left"]))
+    if facts["state"] == "stopped":
+        console.print("run the command that began it again to go on")
+    _warn(console, facts["unconverged"], None)
+
+
+def _status(folder: Path) -> dict[str, Any]:
+    from pdgd_jax.store import Store
+
+    store = Store.open(folder)
+    progress, plan = store.progress(), store.plan
+    groups, unconverged, saved = [], 0, []
+    for group in plan["groups"]:
+        done = 0
+        for name, block in group["blocks"].items():
+            if name not in progress.blocks:
+                continue
+            before = 0
+            found = progress.blocks[name]
+            for facts, at in zip(found.facts, found.times, strict=True):
+                saved.append((at, (facts["episode"] - before) * block["lanes"]))
+                before = facts["episode"]
+            done += before * block["lanes"]
+            unconverged += found.facts[-1]["unconverged"]
+        keep = ("name", "learners", "instances", "lanes", "episodes")
+        groups.append({key: group[key] for key in keep} | {"episodes_done": done})
+    done = sum(group["episodes_done"] for group in groups)
+    # The speed of the process that wrote last, compiling its first chunk left out.
+    recent = sorted(entry for entry in saved if entry[0] >= progress.opened)
+    speed = None
+    if len(recent) > 1 and recent[-1][0] > recent[0][0]:
+        speed = sum(episodes for _, episodes in recent[1:]) / (recent[-1][0] - recent[0][0])
+    left = (plan["episodes"] - done) / speed if speed else None
+    finished = progress.has_results and done == plan["episodes"]
+    running = "running" if progress.running else "stopped"
+    return {
+        "name": store.identity["configuration"]["name"],
+        "state": "finished" if finished else running,
+        "created": store.created,
+        "lanes": plan["lanes"],
+        "episodes": plan["episodes"],
+        "episodes_done": done,
+        "episodes_per_second": speed,
+        "seconds_left": left,
+        "unconverged": unconverged,
+        "groups": groups,
+    }
+
+
+# Showing
+
+
+def _print_plan(console: Console, facts: dict[str, Any]) -> None:
+    table = plain_table(
+        "group", "learners", "instances", ">L, S, A", ">m", ">lanes", ">at once", ">episodes",
+        ">memory",
+    )  # fmt: skip
+    for group in facts["groups"]:
+        table.add_row(
+            group["name"],
+            Text(", ".join(group["learners"])),
+            Text(", ".join(group["instances"])),
+            ", ".join(map(str, group["shape"])),
+            str(group["constraints"]),
+            f"{group['lanes']:,}",
+            f"{group['width']:,}",
+            f"{group['episodes']:,}",
+            _size(group["bytes_per_device"]),
+        )
+    console.print(table)
+    blocks = [block for group in facts["groups"] for block in group["blocks"].values()]
+    chunks = sum(block["chunks"] for block in blocks)
+    console.print(
+        f"{facts['lanes']:,} lanes in {len(blocks):,} blocks, {facts['episodes']:,} episodes, "
+        f"{facts['compilations']} compilations, {chunks:,} times saved; lanes at once and memory "
+        "are of one device"
+    )
+
+
+def _size(number: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if number < 1024:
+            return f"{number:.3g} {unit}"
+        number /= 1024
+    return f"{number:.3g} GiB"
+
+
+def _duration(seconds: float) -> str:
+    seconds = round(seconds)
+    hours, minutes = seconds // 3600, seconds // 60 % 60
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {seconds % 60} s" if minutes else f"{seconds} s"
+
+
+def _sentence(done: int, total: int, speed: float | None, left: float | None) -> str:
+    words = f"{done:,} of {total:,} episodes"
+    if speed:
+        words += f", {speed:,.0f} episodes/s"
+    if speed and left is not None and done < total:
+        words += f", {_duration(left)} left"
+    return words
+
+
+def _warn(console: Console, unconverged: int, residual: float | None) -> None:
+    if unconverged:
+        worst = "" if residual is None else f" (largest residual {residual:.2g})"
+        console.print(
+            Text(
+                f"{unconverged:,} projections did not converge{worst}: do not trust the lanes "
+                "where `unconverged` is not 0.",
+                style="bold red",
+            ),
+            soft_wrap=True,
+        )
+
+
+class _Shown:
+    """Progress: bars on a terminal, otherwise a line now and then."""
+
+    def __init__(self, console: Console, pause: float = 10.0) -> None:
+        self._console = console
+        self._bars: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
+        self._pause, self._last = pause, -pause
+        self._state = ""
+        self._told: set[str] = set()
+
+    def __enter__(self) -> "_Shown":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+
+    def __call__(self, report: "Report") -> None:
+        if not self._state:
+            _print_plan(self._console, report.plan.facts())
+            if self._console.is_terminal and not self._console.quiet:
+                self._begin_bars(report)
+        for sentence in report.damage:
+            if sentence not in self._told:
+                self._told.add(sentence)
+                self._console.print(Text(f"{sentence} It is played again.", style="yellow"))
+        changed = f"{report.state} {report.group}" != self._state
+        self._state = f"{report.state} {report.group}"
+        if self._bars is not None:
+            self._move_bars(self._bars, report)
+        elif report.state != "planned":
+            now = time.monotonic()
+            if changed or now >= self._last + self._pause:
+                self._last = now
+                self._console.print(_line(report), soft_wrap=True)
+
+    def _begin_bars(self, report: "Report") -> None:
+        self._bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f}%"),
+            TextColumn("{task.fields[note]}"),
+            console=self._console,
+            transient=True,
+        )
+        for group in report.plan.groups:
+            name = f"{group.name} {', '.join(group.learners)}"
+            self._tasks[group.name] = self._bars.add_task(name, total=group.episodes, note="")
+        if len(report.plan.groups) > 1:
+            self._tasks[""] = self._bars.add_task("all", total=report.plan.episodes, note="")
+        self._bars.start()
+
+    def _move_bars(self, bars: Progress, report: "Report") -> None:
+        for name, task in self._tasks.items():
+            if name:
+                note = report.state if report.group == name else ""
+                done = report.done[name]
+            if not name or len(self._tasks) == 1:
+                done = report.episodes
+                note = _sentence(done, report.plan.episodes, report.speed, report.seconds_left)
+                note = report.state if report.state == "compiling" else note
+            bars.update(task, completed=done, note=note)
+
+
+def _line(report: "Report") -> str:
+    if report.state == "compiling":
+        return f"{report.group}: compiling"
+    if report.state in ("evaluating", "waiting"):
+        return "evaluating" if report.state == "evaluating" else "waiting for other processes"
+    total = report.plan.episodes
+    words = _sentence(report.episodes, total, report.speed, report.seconds_left)
+    return f"{100 * report.episodes / total:3.0f}%  {report.group}: {words}"
+
+
+def _facts(data: "xarray.Dataset", out: Path, seconds: float) -> dict[str, Any]:
+    last = data.isel(checkpoint=-1)
+    means = last[["regret", "violation"]].mean("seed").stack(cell=_CELL)
+    rows = [
+        {
+            **dict(zip(_CELL, _plain(cell), strict=True)),
+            "regret": float(regret),
+            "violation": float(violation),
+        }
+        for cell, regret, violation in zip(
+            means.cell.values, means.regret.values, means.violation.values, strict=True
+        )
+    ]
+    return {
+        "out": str(out),
+        "seconds": seconds,
+        "lanes": int(last.regret.size),
+        "unconverged": int(last.unconverged.sum()),
+        "residual": float(last.residual.max()),
+        "cells": rows,
+    }
+
+
+_CELL = ("instance", "learner", "rates", "delta", "confidence_scale", "horizon")
+
+
+def _plain(values: tuple[Any, ...]) -> list[Any]:
+    return [value.item() if hasattr(value, "item") else value for value in values]
+
+
+def _print_results(console: Console, facts: dict[str, Any]) -> None:
+    cells = facts["cells"]
+    differ = [name for name in _CELL if len({cell[name] for cell in cells}) > 1] or ["instance"]
+    table = plain_table(*differ, ">regret", ">violation")
+    for cell in cells[:_MOST_ROWS]:
+        numbers = f"{cell['regret']:,.4g}", f"{cell['violation']:,.4g}"
+        table.add_row(*(Text(str(cell[name])) for name in differ), *numbers)
+    console.print(table)
+    if len(cells) > _MOST_ROWS:
+        console.print(f"... and {len(cells) - _MOST_ROWS:,} more")
+    console.print(
+        Text(
+            f"means over seeds at the end; everything is in {facts['out']}: "
+            "pdgd_jax.store.open_results reads it",
+        ),
+        soft_wrap=True,
+    )
+
+
+# Stopping
+
+
+@contextlib.contextmanager
+def _finish_first(console: Console) -> Iterator[Callable[[], bool]]:
+    """Let Ctrl-C finish the current chunk; a second one ends the process at once."""
+    asked = False
+
+    def handle(number: int, frame: Any) -> None:
+        nonlocal asked
+        if asked:
+            console.show_cursor()
+            os._exit(130)  # nothing is lost: files are there whole or not at all
+        asked = True
+        console.print("stopping after this chunk; Ctrl-C again to stop at once")
+
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a background job
+        yield lambda: False
+        return
+    before = signal.signal(signal.SIGINT, handle)
+    woken = signal.set_wakeup_fd(-1)  # or the command line would end the process, see console.py
+    try:
+        yield lambda: asked
+    finally:
+        signal.set_wakeup_fd(woken)
+        signal.signal(signal.SIGINT, before)

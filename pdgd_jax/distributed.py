@@ -1,0 +1,78 @@
+"""The machine: every core of a CPU as a device, and several processes as one sweep."""
+
+import os
+from typing import Any
+
+import jax
+import numpy as np
+
+__all__ = ["agree", "join", "use_every_core"]
+
+
+def use_every_core() -> None:
+    """Make every core a device of its own, so that lanes are sharded over all of them.
+
+    Must come before JAX computes anything. A number of devices that was chosen already, with
+    `JAX_NUM_CPU_DEVICES` say, is kept.
+    """
+    if jax.config.values["jax_num_cpu_devices"] < 1:
+        affinity = getattr(os, "sched_getaffinity", None)  # what a scheduler left us; not on macOS
+        cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+        jax.config.update("jax_num_cpu_devices", cores)
+    # XLA reads from NPROC how many threads share the operations of one program. An episode is made
+    # of operations that are far too small to share: handing them around takes half the speed.
+    os.environ.setdefault("NPROC", "1")
+
+
+def join(
+    coordinator: str | None = None, num_processes: int | None = None, process_id: int | None = None
+) -> None:
+    """Become one of several processes; must come before JAX computes anything.
+
+    Args:
+      coordinator: `host:port` of process 0; None if a cluster (SLURM, MPI, Kubernetes, TPU) tells.
+      num_processes: how many there are.
+      process_id: from 0.
+
+    Raises:
+      ValueError: if only some of the three are given, or they make no sense.
+    """
+    given = {
+        "--coordinator": coordinator,
+        "--num-processes": num_processes,
+        "--process-id": process_id,
+    }
+    missing = [name for name, value in given.items() if value is None]
+    if 0 < len(missing) < 3:
+        raise ValueError(
+            f"{' and '.join(missing)} must be given too: {', '.join(given)} go together."
+        )
+    if num_processes is not None and process_id is not None:
+        if not 0 <= process_id < num_processes:
+            raise ValueError(
+                f"--process-id is from 0 to {num_processes - 1} if there are {num_processes} "
+                f"processes; got {process_id}."
+            )
+        assert coordinator is not None
+        host, _, port = coordinator.rpartition(":")
+        if not host or not port.isdigit():
+            raise ValueError(f"--coordinator looks like host:1234; got {coordinator!r}.")
+    try:
+        jax.distributed.initialize(coordinator, num_processes, process_id)
+    except (RuntimeError, ValueError) as error:
+        if coordinator is not None:
+            raise
+        raise ValueError(
+            "no cluster was found that says which process this is; give --coordinator, "
+            f"--num-processes and --process-id ({str(error).splitlines()[0]})"
+        ) from None
+
+
+def agree(good: bool) -> bool:
+    """What process 0 says, in all processes, once all have asked."""
+    if jax.process_count() == 1:
+        return good
+    from jax.experimental import multihost_utils
+
+    said: Any = multihost_utils.broadcast_one_to_all(np.int32(good))
+    return bool(said)

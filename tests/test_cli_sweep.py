@@ -1,0 +1,152 @@
+import json
+import re
+from types import SimpleNamespace
+
+import pytest
+
+from pdgd_jax.store import open_results
+
+TINY = """name = "tiny"
+seeds = 6
+checkpoints = 4
+
+[[instance]]
+make = "random"
+sizes = [1, 2, 1]
+num_actions = 2
+
+[settings]
+horizon = 40
+rates = "theory"
+
+[learners]
+names = ["most-feasible"]
+"""
+
+
+@pytest.fixture
+def tiny(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tiny.toml").write_text(TINY)
+    return tmp_path
+
+
+@pytest.fixture
+def call(pdgd):
+    def call(*words, code=0):
+        found, out, err = pdgd(*map(str, words))
+        assert found == code, err
+        return SimpleNamespace(out=out, err=err)
+
+    return call
+
+
+def test_a_dry_run_shows_the_plan_and_writes_nothing(tiny, call):
+    said = call("sweep", "tiny.toml", "--dry-run").out
+    assert re.search(r"g0 +most-feasible +random +2, 2, 2 +1 +6 +6 +240", said)
+    assert "6 lanes in 1 blocks, 240 episodes, 1 compilations" in " ".join(said.split())
+    plan = json.loads(call("sweep", "tiny.toml", "--dry-run", "--width", 2, "--json").out)
+    assert len(plan["groups"][0]["blocks"]) == 3
+    assert [path.name for path in tiny.iterdir()] == ["tiny.toml"]
+
+
+@pytest.mark.parametrize(
+    ("name", "lanes"), [("quick", 96), pytest.param("paper", 1920, marks=pytest.mark.slow)]
+)
+def test_built_in_configurations_can_be_planned(call, name, lanes):
+    assert json.loads(call("sweep", name, "--dry-run", "--json").out)["lanes"] == lanes
+
+
+def test_a_sweep_is_saved_beside_and_resumed(tiny, call):
+    shown = call("sweep", "tiny.toml")
+    assert "compiling" in shown.err
+    assert "means over seeds" in shown.out
+    assert open_results(tiny / "tiny-sweep").regret.shape == (1, 1, 1, 1, 1, 1, 6, 4)
+    facts = json.loads(call("sweep", "tiny.toml", "--json").out)
+    assert [cell["rates"] for cell in facts["cells"]] == ["theory"]
+    assert facts["unconverged"] == 0
+
+
+def test_status_reads_files_alone(tiny, call):
+    call("sweep", "tiny.toml", "--width", 2, "--save-every", 10)
+    facts = json.loads(call("status", "tiny-sweep", "--json").out)
+    assert (facts["state"], facts["episodes_done"], facts["lanes"]) == ("finished", 240, 6)
+    assert "240 of 240 episodes" in call("status", "tiny-sweep").out
+    (tiny / "tiny-sweep" / "blocks" / "g0-b0001" / "chunk-00003.json").unlink()
+    facts = json.loads(call("status", "tiny-sweep", "--json").out)
+    assert (facts["state"], facts["episodes_done"]) == ("stopped", 220)
+    assert "run the command" in call("status", "tiny-sweep").out
+
+
+def test_projections_that_fail_are_said_loudly(tiny, call):
+    import jax.numpy as jnp
+
+    from pdgd_jax.projection.base import SOLVERS, register_solver
+    from tests.conftest import QUICK
+
+    def hopeless(*given):
+        result = QUICK.solve(*given)
+        return result._replace(info=result.info._replace(converged=jnp.zeros((), bool)))
+
+    if "hopeless" not in SOLVERS:
+        register_solver("hopeless", QUICK._replace(solve=hopeless))
+    text = TINY.replace('["most-feasible"]', '"pdgd-ops"\nsolver = "hopeless"')
+    (tiny / "tiny.toml").write_text(text)
+    shown = call("sweep", "tiny.toml")
+    assert "240 projections did not converge" in shown.err
+    assert "240 projections did not converge" in call("status", "tiny-sweep").out
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        (
+            "seeds = 6",
+            "sedes = 3",
+            r"tiny.toml, line 2: unknown key 'sedes' \(did you mean 'seeds'",
+        ),
+        ("seeds = 6", "seeds = 'x'", "tiny.toml, line 2: seeds must be a whole number"),
+        ("seeds = 6", "seeds = ", "tiny.toml, line 2: .* this is not TOML"),
+        ("checkpoints = 4", "checkpoints = 41", "tiny.toml, line 3: checkpoints are at most"),
+        ('"random"', '"../../etc"', "tiny.toml, line 6: unknown instance '../../etc'"),
+        ("[1, 2, 1]", "[2, 2, 1]", "tiny.toml, line 5: instance 'random': "),
+    ],
+)
+def test_a_mistake_is_one_sentence_with_its_place(tiny, call, old, new, sentence):
+    (tiny / "tiny.toml").write_text(TINY.replace(old, new))
+    said = call("sweep", "tiny.toml", code=2).err
+    assert re.match(sentence, said), said
+    assert said.count("\n") == 1
+    assert [path.name for path in tiny.iterdir()] == ["tiny.toml"]
+
+
+def test_names_in_a_configuration_never_become_paths(tiny, call):
+    text = TINY.replace('name = "tiny"', 'name = "../../escaped"')
+    text = text.replace("[[instance]]", '[[instance]]\nlabel = "/tmp/escaped/../x"')
+    (tiny / "tiny.toml").write_text(text)
+    call("sweep", "tiny.toml", "--out", "inside")
+    assert sorted(path.name for path in tiny.iterdir()) == ["inside", "tiny.toml"]
+    assert not any("escaped" in path.name for path in tiny.parent.rglob("*"))
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--coordinator", "host:1"], "--num-processes and --process-id must be given too"),
+        (
+            ["--coordinator", "host:1", "--num-processes", 2, "--process-id", 2],
+            "--process-id is from 0 to 1 if there are 2 processes; got 2",
+        ),
+        (
+            ["--coordinator", "host", "--num-processes", 2, "--process-id", 1],
+            "--coordinator looks like host:1234; got 'host'",
+        ),
+        (["--devices", 99], "there are 2 devices, so that their number is from 1 to 2; got 99"),
+    ],
+)
+def test_contradictory_options_are_refused(tiny, call, words, sentence):
+    assert sentence in call("sweep", "tiny.toml", *words, code=2).err
+
+
+def test_status_of_something_else_is_one_sentence(tmp_path, call):
+    assert "there is no sweep in" in call("status", tmp_path, code=2).err
