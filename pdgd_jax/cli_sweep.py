@@ -137,7 +137,8 @@ def status(
         return
     console = Console()
     done, total = facts["episodes_done"], facts["episodes"]
-    console.print(Text(f"{folder}: {facts['name']}, {facts['state']}", style="bold"))
+    title = Text(f"{folder}: {facts['name']}, {facts['state']}", style="bold")
+    console.print(title, soft_wrap=True)
     table = plain_table("group", "learners", "instances", ">done", ">episodes")
     for group in facts["groups"]:
         share = f"{100 * group['episodes_done'] / group['episodes']:.0f}%"
@@ -288,7 +289,8 @@ class _Shown:
         for sentence in report.damage:
             if sentence not in self._told:
                 self._told.add(sentence)
-                self._console.print(Text(f"{sentence} It is played again.", style="yellow"))
+                again = Text(f"{sentence} It is played again.", style="yellow")
+                self._console.print(again, soft_wrap=True)
         changed = f"{report.state} {report.group}" != self._state
         self._state = f"{report.state} {report.group}"
         if self._bars is not None:

@@ -1,0 +1,247 @@
+"""What may go wrong with a sweep, done to real processes of `pdgd`."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parent.parent
+CONFIGURATION = """seeds = 4
+checkpoints = 12
+
+[[instance]]
+make = "random"
+sizes = [1, 2, 1]
+num_actions = 2
+
+[settings]
+horizon = [480, 960]
+
+[learners]
+names = ["pdgd-ops", "uniform"]
+solver = "quick"
+"""
+CHUNKS = 2 * 4 * 12  # groups, blocks of each, chunks of each
+PATIENCE = 600  # seconds, for one process on a machine that has other things to do
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with the configuration, and programs that are compiled once for all processes."""
+    place = tmp_path_factory.mktemp("faults")
+    (place / "faults.toml").write_text(CONFIGURATION)
+    return place
+
+
+@pytest.fixture(scope="module")
+def start(place):
+    """Start `pdgd sweep` as a process of its own; all are gone when the tests are over."""
+    started = []
+
+    def start(out, *more, command="sweep"):
+        words = ["--import", "tests.quick_solver", command]
+        if command == "sweep":
+            words += [place / "faults.toml", "--out", out, "--width", 2, "--save-every", 100]
+        else:
+            words += [out]
+        environment = os.environ | {
+            "JAX_COMPILATION_CACHE_DIR": str(place / "cache"),
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+            "NO_COLOR": "1",
+        }
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                "from pdgd_jax.cli import main; main()",
+                *map(str, [*words, *more]),
+            ],
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def finish(process, code=0):
+    out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == code, (process.returncode, out, err)
+    return out, err
+
+
+def saved(folder):
+    return len(list(folder.glob("blocks/*/chunk-*.json")))
+
+
+def wait_until(process, condition):
+    """Wait for something that a process does; False if it ended instead."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        if process.poll() is not None:
+            return False
+        assert time.monotonic() < end, "the process does nothing"
+        time.sleep(0.002)
+    return True
+
+
+def files(folder):
+    """Every byte that a sweep leaves, but for its date and its locks."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != "manifest.json" and not path.name.startswith("lock")
+    }
+
+
+def assert_same_files(one, other):
+    ours, theirs = files(one), files(other)
+    assert sorted(ours) == sorted(theirs)
+    assert [name for name in ours if ours[name] != theirs[name]] == []
+
+
+@pytest.fixture(scope="module")
+def whole(place, start):
+    """A sweep that nothing happened to."""
+    folder = place / "whole"
+    out, err = finish(start(folder))
+    assert saved(folder) == CHUNKS
+    assert "compiling" in err
+    assert "means over seeds" in out
+    return folder
+
+
+def test_killed_at_twenty_moments_and_resumed(place, start, whole):
+    folder = place / "killed"
+    moments = random.Random(0)
+    kills = 0
+    while kills < 20:
+        process = start(folder)
+        # A few chunks further, and somewhere between that and the next ones: while one is played,
+        # written, renamed. The first is killed before there is anything.
+        target = saved(folder) + moments.choice([0, 1, 2, 3])
+        happened = wait_until(
+            process,
+            lambda: (folder / "manifest.json").exists() and saved(folder) >= target,  # noqa: B023
+        )
+        time.sleep(moments.random() * 0.03)
+        process.kill()
+        process.communicate()
+        if not happened or process.returncode == 0:
+            break  # it was faster than its end: a sweep that finished, which is no failure
+        kills += 1
+    assert kills >= 5
+    finish(start(folder))
+    assert_same_files(folder, whole)
+
+
+def test_interrupted_after_the_chunk_and_resumed(place, start, whole):
+    folder = place / "interrupted"
+    process = start(folder)
+    assert wait_until(process, lambda: saved(folder) >= 3)
+    process.send_signal(signal.SIGINT)
+    _, err = finish(process, code=130)
+    assert f"stopped; everything is saved in {folder}: run the same command again" in err
+    assert "Traceback" not in err
+    assert 3 <= saved(folder) < CHUNKS
+    assert not list(folder.rglob("*.aside"))
+    facts = json.loads(finish(start(folder, "--json", command="status"))[0])
+    assert facts["state"] == "stopped"
+    assert 0 < facts["episodes_done"] < facts["episodes"]
+    finish(start(folder))
+    assert_same_files(folder, whole)
+
+
+def test_damaged_files_are_named_and_played_again(place, start, whole):
+    folder = place / "damaged"
+    shutil.copytree(whole, folder)
+    shutil.rmtree(folder / "results.zarr")
+    blocks = folder / "blocks"
+    truncated = blocks / "g0-b0000" / "carry-00011.zarr.zip"
+    truncated.write_bytes(truncated.read_bytes()[:-100])
+    flipped = blocks / "g0-b0001" / "rows-00010.zarr.zip"
+    content = bytearray(flipped.read_bytes())
+    content[len(content) // 2] ^= 4
+    flipped.write_bytes(content)
+    (blocks / "g1-b0000" / "chunk-00011.json").write_text("{}")
+    _, err = finish(start(folder))
+    said = " ".join(err.split())
+    for path in (truncated, flipped, blocks / "g1-b0000" / "chunk-00011.json"):
+        assert path.name in said
+    assert_same_files(folder, whole)
+
+
+def test_a_second_process_is_refused_as_long_as_the_first_lives(place, start, whole):
+    folder = place / "twice"
+    first = start(folder)
+    assert wait_until(first, lambda: saved(folder) >= 2)
+    first.send_signal(signal.SIGSTOP)  # so that it cannot finish meanwhile
+    try:
+        facts = json.loads(finish(start(folder, "--json", command="status"))[0])
+        assert facts["state"] == "running"
+        assert 0 < facts["episodes_done"] < facts["episodes"]
+        _, err = finish(start(folder), code=2)
+        assert f"{folder} is in use by process {first.pid}" in " ".join(err.split())
+    finally:
+        first.kill()
+        first.communicate()
+    finish(start(folder))  # the kernel has freed the lock
+    assert_same_files(folder, whole)
+
+
+def test_two_processes_make_what_one_makes(place, start, whole):
+    for attempt in range(3):  # another process may take the port before ours does
+        folder = place / f"two-{attempt}"
+        with socket.socket() as probe:
+            probe.bind(("localhost", 0))
+            port = probe.getsockname()[1]
+        cluster = ("--coordinator", f"localhost:{port}", "--num-processes", 2, "--devices", 1)
+        processes = [start(folder, *cluster, "--process-id", index) for index in (0, 1)]
+        said = [process.communicate(timeout=PATIENCE) for process in processes]
+        if not any("already in use" in err for _, err in said):
+            break
+    assert [process.returncode for process in processes] == [0, 0], said
+    assert (folder / "lock-1").exists()  # both have worked
+    assert_same_files(folder, whole)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of 300 KiB, or a skipped test where one may not mount."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = shutil.which("mount")
+    command = [mount or "mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(disk)]
+    if mount is None or subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("mounting a small tmpfs needs the rights of root")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_a_full_disk_is_one_sentence_and_the_sweep_goes_on_later(start, whole, small_disk):
+    folder = small_disk / "full"
+    _, err = finish(start(folder), code=1)
+    assert f"no room is left on the disk of {folder}" in " ".join(err.split())
+    assert "Traceback" not in err
+    assert 0 < saved(folder) < CHUNKS
+    subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
+    finish(start(folder))
+    assert_same_files(folder, whole)
