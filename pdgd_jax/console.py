@@ -10,7 +10,6 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from importlib import resources
 from typing import Annotated, Any
 
 import typer
@@ -151,8 +150,9 @@ def rates_names() -> tuple[str, ...]:
 
 def configuration_names() -> tuple[str, ...]:
     """The configurations that come with the package."""
-    files = (entry.name for entry in resources.files("pdgd_jax").joinpath("configs").iterdir())
-    return tuple(sorted(name.removesuffix(".toml") for name in files if name.endswith(".toml")))
+    from pdgd_jax.configuration import builtin_names
+
+    return builtin_names()
 
 
 def completing(names: Callable[[], tuple[str, ...]]) -> Callable[[str], list[str]]:
@@ -173,7 +173,8 @@ def run_app() -> None:
         try:
             app()
         except SystemExit as stop:
-            if stop.code == 130:  # what typer makes of Ctrl-C, without a word
+            # Typer turns Ctrl-C into this without a word; a command may have had one of its own.
+            if isinstance(getattr(stop.__context__, "__cause__", None), KeyboardInterrupt):
                 _say("interrupted")
             raise
         except ValueError as error:
@@ -217,7 +218,8 @@ def _quick_to_stop() -> Iterator[None]:
         with reader:
             while (signals := reader.recv(1)) and signals[0] != signal.SIGINT:
                 pass
-        if signals and not (noticed.wait(2) and finished.wait(10)):
+        ours = signal.getsignal(signal.SIGINT) is notice  # else a command stops in its own way
+        if signals and ours and not (noticed.wait(2) and finished.wait(10)):
             _leave()
 
     def swallowed(event: Any) -> None:

@@ -79,6 +79,8 @@ def canvas(ax: Any, rows: int = 1, height: float = 2.2) -> Iterator[Any]:
     if ax is not None:
         yield ax
         return
+    # Loads the backend: a notebook's switches to interactive, which the context would undo.
+    plt.draw_if_interactive()
     with plt.rc_context(dict(STYLE)):
         _, axes = plt.subplots(
             rows, figsize=(COLUMN_WIDTH, height), dpi=200, layout="constrained", sharex=True
