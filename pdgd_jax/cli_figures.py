@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["plot", "report"]
 
 _OF_AN_INSTANCE = ("policy", "occupancy", "grid")
+_OF_ALL_HORIZONS = ("horizons", "certificates")
 
 
 class Format(StrEnum):
@@ -78,10 +79,13 @@ def plot(
 ) -> None:
     """Draw a figure of a sweep, for a column of a paper.
 
-    Lines are medians over seeds, bands reach from the 10% to the 90% quantile.
+    Lines are medians over seeds, bands reach from the 10% to the 90% quantile. Of several horizons
+    the longest is drawn, but for the figures that are about all of them.
     """
     kind, target = _target(figure, format_, out)
     dataset = _results(folder, select or [])
+    if figure not in _OF_ALL_HORIZONS:
+        dataset = dataset.isel(horizon=[dataset["horizon"].to_numpy().argmax()])
     axes = _drawn(figure, dataset, bounds, guides)
     from pdgd_jax.plots import save
 
@@ -89,7 +93,11 @@ def plot(
     save(axes, content, format=kind)
     with writing(target.parent):
         publish(target.parent, {target.name: content.getvalue()})
-    what = f"{figure} of {_first(dataset)}" if figure in _OF_AN_INSTANCE else figure
+    what = figure
+    if figure in _OF_AN_INSTANCE:
+        what += f" of {_first(dataset)}"
+    elif figure not in _OF_ALL_HORIZONS:
+        what += f" of horizon {dataset['horizon'].item():,}"
     Console().print(Text(f"{what} drawn to {target}"), soft_wrap=True)
 
 

@@ -132,7 +132,7 @@ def test_the_colours_can_be_told_apart_without_one_kind_of_cone():
 
 
 def test_names_are_shown_letter_by_letter():
-    names = ("_hidden", "costs $5$", r"\frac{$")
+    names = ("_hidden", "costs $5$", r"$\nonsense{$")
     axes = plots.regret(results(learner=names))
     assert [label.strip().replace(r"\$", "$") for label in legend_of(axes)] == list(names)
     FigureCanvasAgg(axes.figure).draw()  # a dollar that opens mathematics would be an error here

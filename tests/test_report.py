@@ -222,7 +222,7 @@ def test_pdgd_report_writes_one_file(pdgd, folder, tmp_path):
 @pytest.mark.parametrize(
     ("words", "file", "start"),
     [
-        (["--format", "pdf"], "regret.pdf", b"%PDF"),
+        (["--format", "pdf", "--select", "horizon=100"], "regret.pdf", b"%PDF"),
         (["--figure", "horizons", "--guides", "--out", "x.svg"], "x.svg", b"<?xml"),
         (["--figure", "policy", "--format", "png"], "policy.png", b"\x89PNG"),
     ],
@@ -232,8 +232,11 @@ def test_pdgd_plot_writes_a_figure(pdgd, folder, tmp_path, words, file, start):
     assert (code, err) == (0, "")
     assert file in out
     assert (tmp_path / file).read_bytes().startswith(start)
+    if "horizon=100" in words:
+        assert "regret of horizon 100 drawn" in out
     if "policy" in words:
         assert "of instance random, learner pdgd-ops" in out
+        assert "horizon 1000, seed 0 drawn" in out
 
 
 @pytest.mark.parametrize(

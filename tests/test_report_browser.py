@@ -10,6 +10,7 @@ from tests.synthetic import results
 
 CHROMIUM = shutil.which("chromium")
 HOSTILE = ("<script>alert(1)</script>", "</script><!-- \"double\" 'single' ünïcødé")
+LEARNERS = ("pdgd-ops", "<img src=x onerror=alert(2)> <a href='javascript:alert(3)'>link</a>")
 # Nothing that a test asserts: only when to give up on a machine that is busy with other things.
 PATIENCE = 60_000
 
@@ -31,7 +32,7 @@ def data():
 def reports(data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("reports")
     write_report(data, folder / "usual.html")
-    hostile = results(instance=HOSTILE, learner=("pdgd-ops", "<img src=x onerror=alert(2)>"))
+    hostile = results(instance=HOSTILE, learner=LEARNERS)
     write_report(hostile, folder / "hostile.html")
     return folder
 
@@ -208,11 +209,10 @@ def test_hostile_names_are_shown_letter_by_letter(visit):
     assert page.locator("img").count() == 0
     options = page.locator("#choices select option").all_text_contents()
     assert options == [*HOSTILE, "all"]
-    learners = ["pdgd-ops", "<img src=x onerror=alert(2)>"]
     for figure in ("regret", "radius"):
-        expect_legend(page, figure, learners)
+        expect_legend(page, figure, list(LEARNERS))
     cells = page.locator("#results tbody td:nth-child(1)").all_text_contents()
     assert cells == [HOSTILE[0]] * 2 + [HOSTILE[1]] * 2
     page.select_option("#choices select", label="all")
-    every = [f"{instance}, {learner}" for instance in HOSTILE for learner in learners]
+    every = [f"{instance}, {learner}" for instance in HOSTILE for learner in LEARNERS]
     expect_legend(page, "regret", every)

@@ -63,7 +63,7 @@ def horizons(
     for cell in cells_of(dataset):
         groups.setdefault(cell.label_without("horizon"), []).append(cell)
     refuse_crowd(len(groups) * len(chosen))
-    highest = 0.0
+    seen: list[NDArray] = []  # median, low, high of what is drawn
     with canvas(ax) as axes:
         for colour, (group, cells) in enumerate(groups.items()):
             cells = sorted(cells, key=lambda cell: cell.values["horizon"])
@@ -83,15 +83,29 @@ def horizons(
                     label=", ".join([*words, _slope_in_words(lengths, median)]),
                 )
                 _draw_fit(axes, lengths, median, colour, style)
-                highest = max(highest, float(np.nanmax(median, initial=0)))
+                seen.append(ends[median > 0])
         axes.set_xscale("log")
         axes.set_yscale("log")
-        if guides and highest > 0:
-            draw_guides(axes, lengths, highest, "T")
+        shown = np.concatenate(seen)
+        if len(shown):
+            # Bars may reach below zero: medians decide what is in the picture.
+            axes.set_ylim(shown[:, 0].min() / 2, shown[:, 2].max() * 2)
+            if guides:
+                draw_guides(axes, lengths, float(shown[:, 0].max()), "T")
+        if len(lengths) <= 6:
+            _tick_at(axes, lengths)
         what = chosen[0].label if len(chosen) == 1 else "after the last episode"
         finish(axes, f"{what} ({chosen[0].units})" if len(chosen) == 1 else what, ax is None)
         axes.set_xlabel("horizon T (episodes)")
     return axes
+
+
+def _tick_at(axes: "Axes", lengths: NDArray) -> None:
+    from matplotlib.ticker import EngFormatter, FixedLocator, NullLocator
+
+    axes.xaxis.set_major_locator(FixedLocator(lengths.tolist()))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
 
 
 def _positive(lengths: NDArray, ends: NDArray) -> tuple[NDArray, NDArray, NDArray]:
@@ -160,7 +174,7 @@ def certificates(source: Results, *, ax: "Axes | None" = None) -> "Axes":
     positive = [share for *_, share, _ in found if 0 < share < math.inf]
     edge = 10.0 ** math.floor(math.log10(min([*positive, 0.1]))) / 2
     top = max([*positive, 2.0]) * 2
-    with canvas(ax, height=0.6 + (0.2 + 0.04 * (len(cells) - 1)) * len(names)) as axes:
+    with canvas(ax, height=0.6 + min(0.16 + 0.04 * len(cells), 0.36) * len(names)) as axes:
         axes.axvline(1, color=GREY, lw=0.8, ls="--")
         labelled: set[int] = set()
         for row, number, share, fails in found:

@@ -206,6 +206,11 @@
       };
     });
     const look = layout("after the last episode", true, "horizon T (episodes)");
+    const known = shown.flatMap((line) => line.median).filter((value) => value !== null);
+    if (known.length) {  // bars may reach below zero: medians decide what is in the picture
+      const logs = [Math.min(...known) / 2, 2 * Math.max(...known)].map(Math.log10);
+      look.yaxis.range = logs;
+    }
     const place = figure(parent, "horizons", "Against the horizon, in logarithms");
     draw(place, drawn, look);
   }
