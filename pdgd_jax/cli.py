@@ -97,8 +97,9 @@ def _import(modules: list[str]) -> list[str]:
     epilog=examples(
         "pdgd run",
         "pdgd run streaming --episodes 1e5 --seeds 16",
-        "pdgd solve grid --budget 1",
-        "pdgd instances",
+        "pdgd sweep quick --out results",
+        "pdgd plot results --figure violation",
+        "pdgd report results",
         "pdgd --install-completion",
     )
     + "\n\n"

@@ -16,6 +16,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+from typer.core import TyperGroup
 
 __all__ = [
     "ANY_OPTION",
@@ -41,7 +42,20 @@ EXIT_CODES = (
     "[bold]NO_COLOR[/]=1 turns colours off."
 )
 
+# As one would use them; a command that is not named here comes last.
+_ORDER = ("run", "sweep", "status", "plot", "report", "instances", "solve")
+
+
+class _InOrder(TyperGroup):
+    """The commands in the order of their use, not of the modules that define them."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        known = super().list_commands(ctx)
+        return sorted(known, key=lambda name: (*_ORDER, name).index(name))
+
+
 app = typer.Typer(
+    cls=_InOrder,
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,

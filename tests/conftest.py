@@ -43,6 +43,7 @@ def pdgd(monkeypatch, capsys):
         from pdgd_jax import cli
 
         monkeypatch.setattr(sys, "argv", ["pdgd", *words])
+        monkeypatch.setenv("COLUMNS", "100")
         with pytest.raises(SystemExit) as stop:
             cli.main()
         output = capsys.readouterr()

@@ -21,7 +21,9 @@ COMMANDS = [command.name or command.callback.__name__ for command in cli.app.reg
 def test_help_shows_examples_and_exit_codes(pdgd):
     code, out, _ = pdgd("--help")
     assert code == 0
-    assert all(command in out for command in COMMANDS)
+    places = [out.index(f"│ {command} ") for command in ("run", "sweep", "plot", "report")]
+    assert places == sorted(places)
+    assert all(f"│ {command} " in out for command in COMMANDS)
     for word in ("Examples", "pdgd run", "--install-completion", "--version", "--import"):
         assert word in out
     text = " ".join(out.split())
@@ -71,6 +73,7 @@ def test_the_shell_completes_names():
         (("run", "--solver", ""), list(SOLVERS)),
         (("run", "--rates", "t"), ["theory", "tuned"]),
         (("run", "--conf"), ["--confidence-scale"]),
+        (("sweep", "qu"), ["quick"]),
     ],
 )
 def test_the_shell_completes_options_and_their_values(words, offered):
