@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from typer.main import get_command
 
-from pdgd_jax import cli, report
+from pdgd_jax import cli
 from pdgd_jax.console import app
 from pdgd_jax.plots import FIGURES
 from pdgd_jax.report import report_of
@@ -24,7 +24,7 @@ HOSTILE = (
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
     """Plotly's five megabytes are not what these tests read."""
-    monkeypatch.setattr(report, "_plotly", lambda: "var Plotly;")
+    monkeypatch.setattr("pdgd_jax.report.page._plotly", lambda: "var Plotly;")
 
 
 class Page(HTMLParser):
@@ -154,7 +154,7 @@ def test_the_figures_hold_the_bands():
 
 
 def test_many_cells_have_fewer_points_each(monkeypatch):
-    monkeypatch.setattr(report, "_MOST_POINTS", 100)
+    monkeypatch.setattr("pdgd_jax.report.drawn._MOST_POINTS", 100)
     data = results(delta=(0.01, 0.05, 0.1), seeds=2, checkpoints=150)
     page = Page(report_of(data)).data
     assert {len(cell["episode"]) for cell in page["cells"]} == {33}

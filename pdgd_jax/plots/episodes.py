@@ -219,7 +219,7 @@ def solver(
         for place, quantity in zip(axes, quantities, strict=True):
             for curve in _curves(dataset, quantity, drawn):
                 _draw(place, curve, quantiles)
-        axes[0].set_ylim(bottom=0)
+        axes[0].set_ylim(0, 1.1 * axes[0].get_ylim()[1])
         finish(axes[0], quantities[0].axis, ax is None)
         axes[0].set_xlabel("")
         axes[1].set_yscale("log")
@@ -234,6 +234,7 @@ def solver(
                 fontsize=7,
                 fontweight="bold",
                 backgroundcolor=WARNING,
+                pad=9,  # the box is higher than its text
             )
     return np.asarray(axes)
 
