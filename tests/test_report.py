@@ -264,3 +264,14 @@ def test_bad_input_is_one_sentence_and_exit_code_2(pdgd, folder, words, sentence
 def test_every_figure_is_named_in_the_help():
     (option,) = [p for p in get_command(app).commands["plot"].params if p.name == "figure"]
     assert all(name in re.split(r", | or |\.", option.help) for name in FIGURES)
+
+
+def test_instances_with_fewer_constraints_are_padded():
+    data = results(instance=("two", "one"), constraints=2)
+    for name in ("violations", "positive_violation", "multipliers"):
+        data[name][1, ..., 1] = np.nan
+    two, one = Page(report_of(data)).data["cells"]
+    assert (len(two["bands"]["multipliers"]), len(one["bands"]["multipliers"])) == (2, 1)
+    assert one["bands"]["positive_violation"] != two["bands"]["positive_violation"]
+    data["positive_violation"][1] = np.nan  # of runs that are not finished
+    assert "positive_violation" not in Page(report_of(data)).data["cells"][1]["bands"]
