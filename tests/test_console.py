@@ -10,7 +10,6 @@ import textwrap
 import time
 
 import pytest
-from rich.console import Console
 
 from pdgd_jax import cli, console, learners
 from pdgd_jax.projection import SOLVERS
@@ -80,20 +79,17 @@ def test_the_shell_completes_options_and_their_values(words, offered):
     assert sorted(completions(*words)) == sorted(offered)
 
 
-def test_colours_are_for_terminals_that_want_them(monkeypatch):
-    def shown(**environment):
-        for name in ("NO_COLOR", "FORCE_COLOR"):
-            monkeypatch.delenv(name, raising=False)
-        for name, value in environment.items():
-            monkeypatch.setenv(name, value)
-        monkeypatch.setenv("TERM", "xterm-256color")
-        terminal = Console(force_terminal=True, highlight=False)
-        with terminal.capture() as captured:
-            terminal.print("[red]no[/]")
-        return captured.get().strip()
-
-    assert shown() == "\x1b[31mno\x1b[0m"
-    assert shown(NO_COLOR="1") == "no"
+def test_colours_are_for_terminals_that_want_them(pdgd, monkeypatch):
+    red = "\x1b[31m"
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+    assert "\x1b" not in pdgd("solve", "gird")[2]  # no terminal
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert red in pdgd("solve", "gird")[2]
+    monkeypatch.setenv("NO_COLOR", "1")
+    code, _, err = pdgd("solve", "gird")
+    assert (code, red in err) == (2, False)
 
 
 def test_json_is_strict(capsys):
