@@ -232,9 +232,9 @@ def _quick_to_stop() -> Iterator[None]:
         with reader:
             while (signals := reader.recv(1)) and signals[0] != signal.SIGINT:
                 pass
-        ours = signal.getsignal(signal.SIGINT) is notice  # else a command stops in its own way
-        if signals and ours and not (noticed.wait(2) and finished.wait(10)):
-            _leave()
+            ours = signal.getsignal(signal.SIGINT) is notice  # else a command stops in its own way
+            if signals and ours and not (noticed.wait(2) and finished.wait(10)):
+                _leave()
 
     def swallowed(event: Any) -> None:
         if issubclass(event.exc_type, KeyboardInterrupt):
@@ -248,8 +248,8 @@ def _quick_to_stop() -> Iterator[None]:
     try:
         yield
     finally:
-        finished.set()
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.set_wakeup_fd(wakeup)
         sys.unraisablehook = report
         writer.close()
+        finished.set()

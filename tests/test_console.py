@@ -151,7 +151,10 @@ def test_ctrl_c_is_one_line_and_exit_code_130(tmp_path, where):
         finally:
             process.kill()
     assert process.returncode == 130
-    assert err == "interrupted\n"
+    # Before it, JAX may have something to say about the machine.
+    assert err.splitlines()[-1] == "interrupted"
+    assert err.count("interrupted") == 1
+    assert "Traceback" not in err
 
 
 def test_a_module_of_ones_own_is_imported_first(pdgd, tmp_path, monkeypatch):
