@@ -28,7 +28,7 @@ from pdgd_jax.learners import Learner, make_learner, settings_of
 from pdgd_jax.metrics import Comparators
 from pdgd_jax.simulate import check_run, checkpoint_episodes, start
 
-__all__ = ["DIMS", "Block", "Cell", "Group", "Lane", "Plan", "plan_of", "stops_of"]
+__all__ = ["DIMS", "Block", "Cell", "Group", "Lane", "Plan", "plan_of", "stops_of", "width_of"]
 
 # The leading axes of the results; all but the last make a cell.
 DIMS = ("instance", "learner", "rates", "delta", "confidence_scale", "horizon", "seed")
@@ -376,7 +376,7 @@ def _group(
     data = _bytes(what)
     most = max(map(len, by_horizon.values())) * asked.seeds
     if width is None:
-        width = _width(most, 4 * carry + data)
+        width = width_of(most, 4 * carry + data)
     seconds = width * _episode_seconds(shape)
     every = max(1, round(_SAVE_SECONDS / seconds)) if save_every is None else save_every
     longest = max(asked.horizon[horizon] for horizon in by_horizon)
@@ -405,7 +405,8 @@ def _group(
     )
 
 
-def _width(lanes: int, bytes_per_lane: int) -> int:
+def width_of(lanes: int, bytes_per_lane: int) -> int:
+    """How many of so many lanes a device plays at once."""
     least, most = _WIDTHS.get(jax.default_backend(), _OTHER_WIDTHS)
     aim = min(max(lanes // 8, least), most, max(1, _MEMORY_OF_BLOCK // bytes_per_lane))
     return math.ceil(lanes / math.ceil(lanes / aim))  # blocks as equal as can be

@@ -282,6 +282,7 @@ def _resumed(program: Program, fresh: Carry, slots: list[Slot], width: int) -> C
         for name, array in (slot.carry or {}).items():
             if name != "policy":
                 arrays[name][mine] = array
+        assert (arrays["episode"][mine] == slot.episode).all(), slot.block.name
     return program.place(from_arrays(fresh, arrays))
 
 

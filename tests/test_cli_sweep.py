@@ -24,6 +24,9 @@ names = ["most-feasible"]
 """
 
 
+ALIKE = ("--width", 2, "--save-every", 10)  # what is alike is compiled once
+
+
 @pytest.fixture
 def tiny(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -58,17 +61,17 @@ def test_built_in_configurations_can_be_planned(call, name, lanes):
 
 
 def test_a_sweep_is_saved_beside_and_resumed(tiny, call):
-    shown = call("sweep", "tiny.toml")
+    shown = call("sweep", "tiny.toml", *ALIKE)
     assert "compiling" in shown.err
     assert "means over seeds" in shown.out
     assert open_results(tiny / "tiny-sweep").regret.shape == (1, 1, 1, 1, 1, 1, 6, 4)
-    facts = json.loads(call("sweep", "tiny.toml", "--json").out)
+    facts = json.loads(call("sweep", "tiny.toml", *ALIKE, "--json").out)
     assert [cell["rates"] for cell in facts["cells"]] == ["theory"]
     assert facts["unconverged"] == 0
 
 
 def test_status_reads_files_alone(tiny, call):
-    call("sweep", "tiny.toml", "--width", 2, "--save-every", 10)
+    call("sweep", "tiny.toml", *ALIKE)
     facts = json.loads(call("status", "tiny-sweep", "--json").out)
     assert (facts["state"], facts["episodes_done"], facts["lanes"]) == ("finished", 240, 6)
     assert "240 of 240 episodes" in call("status", "tiny-sweep").out
@@ -124,7 +127,7 @@ def test_names_in_a_configuration_never_become_paths(tiny, call):
     text = TINY.replace('name = "tiny"', 'name = "../../escaped"')
     text = text.replace("[[instance]]", '[[instance]]\nlabel = "/tmp/escaped/../x"')
     (tiny / "tiny.toml").write_text(text)
-    call("sweep", "tiny.toml", "--out", "inside")
+    call("sweep", "tiny.toml", "--out", "inside", *ALIKE)
     assert sorted(path.name for path in tiny.iterdir()) == ["inside", "tiny.toml"]
     assert not any("escaped" in path.name for path in tiny.parent.rglob("*"))
 

@@ -48,6 +48,9 @@ def whole():
     return sweep(FULL, width=4, save_every=10)
 
 
+ALIKE = {"width": 3, "save_every": 10}  # what is alike is compiled once
+
+
 def assert_same_bits(a, b):
     xarray.testing.assert_identical(
         a.drop_attrs(deep=False).load(), b.drop_attrs(deep=False).load()
@@ -137,15 +140,17 @@ def test_stopped_and_resumed_on_other_devices_gives_the_same_bits(whole, tmp_pat
 
 def test_a_finished_sweep_is_not_played_again(tmp_path):
     asked = configuration()
-    first = sweep(asked, out=tmp_path / "sweep")
+    first = sweep(asked, **ALIKE, out=tmp_path / "sweep")
     states = []
-    again = sweep(asked, out=tmp_path / "sweep", on_progress=lambda r: states.append(r.state))
+    again = sweep(
+        asked, **ALIKE, out=tmp_path / "sweep", on_progress=lambda r: states.append(r.state)
+    )
     assert states == ["planned", "planned"]
     assert_same_bits(first, again)
 
 
 def test_a_damaged_carry_is_named_and_played_again(tmp_path):
-    asked, options = configuration(), {"save_every": 10, "width": 3}
+    asked, options = configuration(), ALIKE
     whole = sweep(asked, **options)
     out = tmp_path / "sweep"
     with pytest.raises(Interrupted):
@@ -161,11 +166,11 @@ def test_a_damaged_carry_is_named_and_played_again(tmp_path):
 
 
 def test_a_folder_of_another_sweep_is_refused_with_the_difference(tmp_path):
-    sweep(configuration(), out=tmp_path / "sweep")
+    sweep(configuration(), **ALIKE, out=tmp_path / "sweep")
     with pytest.raises(StoreError, match=r"configuration.seeds: 3 there, 4 here"):
-        sweep(configuration(seeds=4), out=tmp_path / "sweep")
-    with pytest.raises(StoreError, match=r"width: null there, 2 here"):
-        sweep(configuration(), out=tmp_path / "sweep", width=2)
+        sweep(configuration(seeds=4), **ALIKE, out=tmp_path / "sweep")
+    with pytest.raises(StoreError, match=r"width: 3 there, 2 here"):
+        sweep(configuration(), width=2, save_every=10, out=tmp_path / "sweep")
 
 
 def test_what_an_instance_does_not_have_is_marked():

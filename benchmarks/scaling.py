@@ -1,0 +1,272 @@
+"""How throughput and memory grow: with lanes, devices, S, A, L, m and T.
+
+    python benchmarks/scaling.py             everything, some minutes on two quiet cores
+    python benchmarks/scaling.py --only S    one table: lanes, devices, S, A, L, m or T
+    python benchmarks/scaling.py --quick     a look at everything, with fewer and smaller cases
+
+Every case has a process of its own, so that its peak memory is its own. PDGD-OPS plays `random`
+instances with confidence_scale 0.1; programs are compiled and warmed up before the clock starts,
+and lanes start from a run that is 300 episodes old. A growth exponent is the slope of a straight
+line through the logarithms: CPU time per episode ~ x^exponent.
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+BASE = {"sizes": [1, 4, 4, 4, 1], "num_actions": 3, "num_constraints": 1}
+BEFORE = 300
+CASES = {
+    "lanes": [{"lanes": lanes} for lanes in (1, 8, 64, 512, 4096)],
+    "S": [{"sizes": [1, S, S, 1], "x": S} for S in (3, 6, 12, 24)],
+    "A": [{"num_actions": A, "x": A} for A in (2, 4, 8, 16)],
+    "L": [{"sizes": [1, *[4] * (L - 1), 1], "x": L} for L in (2, 4, 8, 16)],
+    "m": [{"num_constraints": m, "x": m} for m in (1, 4, 16, 64)],
+    "T": [{"T": T} for T in (10**4, 10**5, 10**6)],
+}
+
+
+def growth(x, times):
+    """The exponent of the straight line through the logarithms."""
+    return float(np.polyfit(np.log(x), np.log(times), 1)[0])
+
+
+# -- one case, in a process of its own -----------------------------------------------------------
+
+
+class Case:
+    """Blocks of lanes on devices, compiled and warmed up, ready to be measured again and again."""
+
+    def __init__(self, lanes=16, width=None, devices=None, **options):
+        import jax
+
+        from pdgd_jax import make, pdgd_ops
+        from pdgd_jax.lanes import Program, What, local_devices, stacked
+        from pdgd_jax.metrics import Comparators
+        from pdgd_jax.plan import width_of
+
+        options = {key: options.get(key, value) for key, value in BASE.items()}
+        cmdp = make("random", **options)
+        learner = pdgd_ops(cmdp.layers, cmdp.num_constraints, 10**5, confidence_scale=0.1)
+        self.width = width or width_of(lanes, bytes_per_lane=1)
+        self.lanes = lanes
+        blocks = -(-lanes // self.width)
+        program = Program(local_devices(devices)[:blocks])
+        at_once = program.blocks * self.width
+        lane = jax.tree.map(np.asarray, What(cmdp, learner, Comparators.default(cmdp)))
+        what = program.place(stacked([lane] * at_once))
+        self.rounds = -(-blocks // program.blocks)
+        keys = jax.random.split(jax.random.key(0), self.rounds * at_once)
+        self.keys = [
+            program.place(keys[i * at_once : (i + 1) * at_once]) for i in range(self.rounds)
+        ]
+
+        def play(carry, until):
+            carry, _, _ = program.play(carry, what, np.full((program.blocks, 1), until))
+            return jax.block_until_ready(carry)
+
+        self.play = play
+        first = program.begin(self.keys[0], what)
+        begin = time.perf_counter()
+        self.play(first, 0)
+        self.compile_seconds = time.perf_counter() - begin
+        self.carry = self.play(first, BEFORE)
+        begin = time.perf_counter()
+        self.play(self.carry, BEFORE + 20)
+        each = (time.perf_counter() - begin) / 20 * self.rounds
+        self.episodes = max(20, round(1.5 / each))
+
+    def measure(self):
+        """Episodes per second of all lanes together."""
+        begin = time.perf_counter()
+        for keys in self.keys:
+            self.play(self.carry._replace(key=keys), BEFORE + self.episodes)
+        return self.lanes * self.episodes / (time.perf_counter() - begin)
+
+
+class LongRun:
+    """A whole sweep of T episodes, with its files."""
+
+    def __init__(self, T):
+        self.T, self.compile_seconds, self.width = T, 0.0, 1
+
+    def measure(self):
+        from pdgd_jax import sweep
+
+        reports = []
+        configuration = {
+            "instance": [{"make": "random", "sizes": [1, 2, 1], "num_actions": 2}],
+            "seeds": 2,
+            "checkpoints": 50,
+            "settings": {"horizon": self.T, "confidence_scale": 0.1},
+        }
+        with tempfile.TemporaryDirectory() as folder:
+            sweep(configuration, out=f"{folder}/sweep", width=1, on_progress=reports.append)
+        return reports[-1].speed
+
+
+def serve():
+    """Build the case that the first line describes; measure once for every further line."""
+    options = json.loads(sys.stdin.readline())
+    if (core := options.pop("core", None)) is not None:
+        os.sched_setaffinity(0, {core})
+    import jax
+
+    from pdgd_jax.distributed import use_every_core
+
+    jax.config.update("jax_enable_x64", True)
+    use_every_core()
+    options.pop("x", None)
+    case = LongRun(**options) if "T" in options else Case(**options)
+    for _ in sys.stdin:
+        cpu = time.process_time()
+        begin = time.perf_counter()
+        speed = case.measure()
+        busy = (time.process_time() - cpu) / (time.perf_counter() - begin)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        answer = {
+            "speed": speed,
+            "busy": busy,  # cores, on average
+            "peak": peak,
+            "compile_seconds": case.compile_seconds,
+            "width": case.width,
+        }
+        print(json.dumps(answer), flush=True)
+
+
+class Worker:
+    """A process with one case; `measure` may be called again and again."""
+
+    def __init__(self, **options):
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, "--serve"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        print(json.dumps(options), file=self.process.stdin, flush=True)
+
+    def measure(self):
+        print(file=self.process.stdin, flush=True)
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError("the process of this case died")
+        return json.loads(line)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def measured(rounds=3, **options):
+    """A case in a process of its own: medians of its speed and of the CPU time of an episode.
+
+    Other work on the machine does not change the latter, in microseconds. Memory is in MiB.
+    """
+    with Worker(**options) as worker:
+        answers = [worker.measure() for _ in range(1 if "T" in options else rounds)]
+    speed = float(np.median([answer["speed"] for answer in answers]))
+    each = float(np.median([answer["busy"] / answer["speed"] for answer in answers]))
+    return answers[-1] | {"speed": speed, "each": 1e6 * each}
+
+
+# -- tables --------------------------------------------------------------------------------------
+
+
+def lanes_table(cases):
+    print(
+        f"\nlanes ({os.cpu_count()} devices)   at once  episodes/s   CPU us per episode   peak MiB"
+    )
+    for case in cases:
+        found = measured(**case)
+        print(
+            f"{case['lanes']:5,}               {found['width']:6} {found['speed']:12,.0f} "
+            f"{found['each']:16.1f} {found['peak']:14,.0f}",
+            flush=True,
+        )
+
+
+def devices_table(lanes=64, rounds=5):
+    """One device that is pinned to one core, against one for each core; in turns."""
+    with Worker(lanes=lanes, core=0) as one, Worker(lanes=lanes) as all_:
+        answers = [(one.measure(), all_.measure()) for _ in range(rounds + 1)][1:]
+    speeds = np.array([[answer["speed"] for answer in pair] for pair in answers])
+    busy = np.array([[answer["busy"] for answer in pair] for pair in answers])
+    ratios = speeds[:, 1] / speeds[:, 0]
+    count = os.cpu_count()
+    print(f"\ndevices ({lanes} lanes)   episodes/s   cores busy   episodes per CPU second")
+    for name, column in (("1, pinned to a core", 0), (f"{count}", 1)):
+        speed, used = np.median(speeds[:, column]), np.median(busy[:, column])
+        efficiency = np.median(speeds[:, column] / busy[:, column])
+        print(f"{name:20} {speed:14,.0f} {used:12.2f} {efficiency:18,.0f}")
+    efficiency = speeds / busy
+    alone = count * np.median(efficiency[:, 1]) / np.median(efficiency[:, 0])
+    print(
+        f"ratio {np.median(ratios):.2f} (rounds from {ratios.min():.2f} to {ratios.max():.2f}); "
+        f"{alone:.2f} by CPU time, which other work on the machine does not change",
+        flush=True,
+    )
+
+
+def size_table(name, cases):
+    print(f"\n{name:>5}  episodes/s   CPU us per episode   compile s   peak MiB   (16 lanes)")
+    x, times = [], []
+    for case in cases:
+        found = measured(**case)
+        x.append(case["x"])
+        times.append(found["each"])
+        print(
+            f"{case['x']:5} {found['speed']:12,.0f} {times[-1]:16.1f} "
+            f"{found['compile_seconds']:15.1f} {found['peak']:10,.0f}",
+            flush=True,
+        )
+    whole, last = growth(x, times), growth(x[-2:], times[-2:])
+    print(f"CPU time per episode ~ {name}^{whole:.2f}; between the last two, {name}^{last:.2f}")
+
+
+def horizon_table(cases):
+    print("\n        T   episodes/s   peak MiB   (a sweep of two seeds, saved as it goes)")
+    peaks = []
+    for case in cases:
+        found = measured(**case)
+        peaks.append(found["peak"])
+        print(f"{case['T']:9,} {found['speed']:12,.0f} {found['peak']:10,.0f}", flush=True)
+    x = [case["T"] for case in cases]
+    change = 100 * (peaks[-1] / peaks[0] - 1)
+    print(f"peak memory ~ T^{growth(x, peaks):.3f}: {change:+.1f}% from first to last")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--only", choices=[*CASES, "devices"], help="one table")
+    parser.add_argument("--quick", action="store_true", help="fewer and smaller cases")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        return serve()
+    begin = time.perf_counter()
+    for name in [options.only] if options.only else ["lanes", "devices", *"SALmT"]:
+        cases = CASES.get(name, [])[: 2 if options.quick else None]
+        if name == "lanes":
+            lanes_table(cases)
+        elif name == "devices":
+            devices_table(rounds=2 if options.quick else 5)
+        elif name == "T":
+            horizon_table(cases)
+        else:
+            size_table(name, cases)
+    print(f"\n{time.perf_counter() - begin:.0f} s in all")
+
+
+if __name__ == "__main__":
+    main()
