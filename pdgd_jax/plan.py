@@ -228,8 +228,8 @@ class _Shop:
     def padded(self, instance: int, horizon: int, shape: tuple[int, int, int]) -> CMDP:
         address = (instance, horizon, shape)
         if address not in self._padded:
-            cmdp = self.cmdp(instance, horizon)
-            self._padded[address] = cmdp if cmdp.layers.shape == shape else cmdp.pad_to(shape)
+            # Also where nothing is to pad: an unrolled MDP becomes a plain one, like the others.
+            self._padded[address] = self.cmdp(instance, horizon).pad_to(shape)
         return self._padded[address]
 
     def comparators(self, instance: int, horizon: int) -> Comparators:

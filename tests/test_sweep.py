@@ -7,11 +7,11 @@ import pytest
 import xarray
 from jax.tree_util import Partial
 
-from pdgd_jax import evaluate, make, register_learner, run, sweep
+from pdgd_jax import Configuration, evaluate, make, register_learner, run, sweep
 from pdgd_jax.dataset import VARIABLES
 from pdgd_jax.lanes import as_arrays, from_arrays, local_devices
 from pdgd_jax.learners import Info, Learner, Setting, make_learner
-from pdgd_jax.plan import DIMS
+from pdgd_jax.plan import DIMS, plan_of
 from pdgd_jax.projection.base import SOLVERS, register_solver
 from pdgd_jax.store import StoreError, open_results
 from pdgd_jax.sweep import Interrupted
@@ -171,6 +171,17 @@ def test_a_folder_of_another_sweep_is_refused_with_the_difference(tmp_path):
         sweep(configuration(seeds=4), **ALIKE, out=tmp_path / "sweep")
     with pytest.raises(StoreError, match=r"width: 3 there, 2 here"):
         sweep(configuration(), width=2, save_every=10, out=tmp_path / "sweep")
+
+
+def test_unrolled_and_plain_instances_share_a_program():
+    """An unrolled MDP remembers the states that it came from, which must not keep them apart."""
+    unrolled = {"make": "streaming", "capacity": 2, "horizon": 3}
+    plain = {"make": "random", "sizes": [1, 2, 2, 1], "num_actions": 2}
+    asked = Configuration.from_dict(configuration(unrolled, plain, horizon=20))
+    assert len(plan_of(asked).groups) == 1
+    regret = sweep(asked).regret.squeeze()
+    assert np.isfinite(regret).all()
+    assert (regret[0] != regret[1]).any()
 
 
 def test_what_an_instance_does_not_have_is_marked():
