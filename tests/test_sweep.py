@@ -118,6 +118,17 @@ def test_where_chunks_are_cut_changes_no_bit(whole):
     assert_same_bits(sweep(FULL, width=4), whole)
 
 
+@pytest.mark.slow
+def test_placement_and_chunks_change_no_bit_of_newton_either():
+    # As a user compiles it: the fast tests leave optimisations out.
+    asked = configuration(SMALL, OTHER, names="pdgd-ops", horizon=[60, 100], confidence_scale=0.3)
+    asked["learners"]["solver"] = "newton"
+    one = sweep(asked, width=3, devices=1)
+    two = sweep(asked, width=3, devices=2, save_every=10)
+    assert_same_bits(one, two)
+    assert (one.unconverged == 0).all()
+
+
 def test_stopped_and_resumed_on_other_devices_gives_the_same_bits(whole, tmp_path):
     out = tmp_path / "sweep"
     options = {"width": 4, "save_every": 10, "out": out}
