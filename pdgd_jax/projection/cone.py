@@ -18,15 +18,16 @@ Arrays are entries-first: `[S, ...]` for the entries of cones and `[...]` for on
 so that every operation, sums over entries included, runs over all cones of all lanes contiguously.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array
 
-__all__ = ["ABSENT", "ConePieces", "classify", "fence", "positive_part", "project_cone"]
+from pdgd_jax.projection.kernels import fence
+
+__all__ = ["ABSENT", "ConePieces", "classify", "positive_part", "project_cone"]
 
 # The target of an entry that does not exist: its projection is then exactly zero, without any
 # further masking.
@@ -90,28 +91,6 @@ def _between(x: Array, upper: Array) -> Array:
     return jnp.where(x < upper, x, upper)
 
 
-def fence(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call `function` so that its results are computed once.
-
-    XLA's CPU backend would recompute them inside each of their uses, and drops
-    `lax.optimization_barrier`, which is meant against that, before it fuses. A conditional stays;
-    its predicate is true for every number and for NaN, which the compiler cannot know.
-    """
-    function = jax.jit(function)  # for its cache: it is traced three times
-
-    def never(*arguments: Any) -> Any:
-        return jax.tree.map(
-            lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(function, *arguments)
-        )
-
-    def fenced(*arguments: Any) -> Any:
-        first = jax.tree.leaves(arguments)[0].ravel()[0]
-        true = jnp.isnan(first) | (jnp.abs(first) <= jnp.inf)
-        return lax.cond(true, function, never, *arguments)
-
-    return lax.platform_dependent(*arguments, cpu=fenced, default=function)
-
-
 def _rows(array: Array) -> list[Array]:
     """The entries one by one, each `[1, ...]`."""
     return [array[i : i + 1] for i in range(array.shape[0])]
@@ -128,29 +107,22 @@ def _one_where(condition: Array, like: Array) -> Array:
     return jnp.where(condition, jnp.ones_like(like), jnp.zeros_like(like))
 
 
-def _compare(point: Array, center: Array, radius: Array, mass: Array) -> tuple[Array, Array, Array]:
-    """The equations of the two levels, evaluated at every entry's breakpoints.
+# The piece of an entry: q = u - alpha, p s, u - beta, or 0.
+RAISED, MIDDLE, LOWERED, REMOVED = 1.0, 0.0, -1.0, -2.0
 
-    Returns:
-      For each entry, 1 or 0: it lies above alpha; it lies below beta; it is positive even so.
-    """
+
+def _compare(
+    point: Array, middle: Array, offset: Array, moved: Array, kept: Array, binding: Array
+) -> Array:
+    """The piece of every entry: the equations of both levels evaluated at its breakpoints."""
     zero = jnp.zeros((), point.dtype)
-    middle = center * mass
-    offset = point - middle
-    kept = (1 - radius) * mass
-
-    def compare(point: Array, middle: Array, offset: Array) -> tuple[Array, Array, Array]:
-        pairs = list(zip(_rows(point), _rows(middle), strict=True))
-        above = sum((positive_part(row - offset) for row in _rows(offset)), start=zero)
-        below = sum((_between(u - offset, upper) for u, upper in pairs), start=zero)
-        emptied = sum((_between(u - point, upper) for u, upper in pairs), start=zero)
-        return (
-            _one_where(above < radius * mass, point),
-            _one_where((below > kept) & (radius > 0), point),
-            _one_where(emptied < kept, point),
-        )
-
-    return fence(compare, point, middle, offset)
+    pairs = list(zip(_rows(point), _rows(middle), strict=True))
+    above = sum((positive_part(row - offset) for row in _rows(offset)), start=zero)
+    below = sum((_between(u - offset, upper) for u, upper in pairs), start=zero)
+    emptied = sum((_between(u - point, upper) for u, upper in pairs), start=zero)
+    low = jnp.where(emptied < kept, jnp.full_like(point, LOWERED), REMOVED)
+    piece = jnp.where((below > kept) & (binding > 0), low, MIDDLE)
+    return jnp.where(above < moved, RAISED, piece)
 
 
 TIGHT, OPEN, APEX = 0.0, 1.0, 2.0
@@ -249,12 +221,11 @@ def classify(point: Array, center: Array, half_radius: Array, mass: Array) -> Co
     unknown = positive_part(support) / (center_square + half_radius * half_radius)
     guess = jnp.where(mass > 0, mass, unknown)
 
-    # The pieces at this mass, each 1 or 0: U raised, D lowered but positive, L lowered or removed,
-    # and M the rest, where q = p s.
-    raised, low, positive_still = _compare(point, center, radius, guess[None])
-    lowered = low * (1 - raised)
-    reduced = lowered * positive_still
-    middle = 1 - raised - lowered
+    middle = center * guess[None]
+    moved, kept = radius * guess[None], (1 - radius) * guess[None]
+    piece = fence(_compare, point, middle, point - middle, moved, kept, radius)
+    raised, middle, reduced = (_one_where(piece == x, point) for x in (RAISED, MIDDLE, LOWERED))
+    lowered = _one_where(piece < MIDDLE, point)
     excess = positive_part(positive - center * positive_mass[None])
     # Three sums at a time: with more the registers do not suffice.
     sums = (

@@ -22,7 +22,6 @@ a larger batch. Hence "every lane is done" is one number, loops stop and branche
 real, and every elementwise loop of the compiled program runs over contiguous lanes.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -40,10 +39,10 @@ from pdgd_jax.projection.cone import (
     ABSENT,
     ConePieces,
     classify,
-    fence,
     positive_part,
     project_cone,
 )
+from pdgd_jax.projection.kernels import fence, one_kernel
 from pdgd_jax.projection.problem import (
     Problem,
     entries_last,
@@ -185,13 +184,14 @@ def _evaluate(
     cones: _Cones,
     start: WarmStart,
     iterations: Array,
-    find_pieces: Callable[..., ConePieces] = classify,
+    exact: bool = False,
 ) -> _Iterate:
-    """The pieces, the flow they violate, and the residual at a point."""
+    """The pieces, at a guess of the masses or exact, the flow they violate, and the residual."""
     y = start.potential
     here, ahead = _around(y, cones.last.shape[1])
     point = cones.target + here[None] - ahead
-    pieces = fence(find_pieces, point, cones.center, cones.half_radius, start.mass)
+    arguments = (point, cones.center, cones.half_radius, start.mass)
+    pieces = fence(project_cone if exact else classify, *arguments)
     last = positive_part(cones.last + y[-1][:, None])
     outflow = _per_state(pieces.mass, last)
     source = jnp.zeros_like(outflow[:1]).at[0, 0].set(1)
@@ -209,6 +209,11 @@ class _Hessian(NamedTuple):
     into: Array  # [L-1, S, S, B], what a layer's pairs add to the diagonal block of the next layer
     root: Array  # [S, B], the block between the first layer, which is a single state, and the next
     across: Array  # [L-2, S, S, B], the blocks between the inner layers and the next
+
+
+def _pairs_first(array: Array) -> Array:
+    """`[S', L, pairs, B] -> [L, pairs, S', B]`."""
+    return jnp.moveaxis(array, 0, 2)
 
 
 def _outer_sum(pieces: ConePieces, num_layers: int, num_lanes: int) -> Array:
@@ -229,7 +234,7 @@ def _outer_sum(pieces: ConePieces, num_layers: int, num_lanes: int) -> Array:
         return (weights - product(up, up) - product(down, down))[..., None]
     # [L, pairs, S', B]: an outer product over the last but one axis for each pair, written out as
     # one fused loop over contiguous lanes, twice as fast as a batched matrix product.
-    weight, block = (fence(lambda x: jnp.moveaxis(x, 0, 2), x) for x in (weight, block))
+    weight, block = (fence(_pairs_first, x) for x in (weight, block))
     gain = gain[:, :, None, None]
     into: Any = sum(
         gain[:, i] * weight[:, i, :, None] * weight[:, i, None]
@@ -260,12 +265,23 @@ def _hessian(cones: _Cones, pieces: ConePieces, last: Array, damping: Array) -> 
     )
 
 
-def _solve(hessian: _Hessian, right: Array) -> Array:
-    """Solve the symmetric positive definite system by block elimination along the layers.
+def _divide(table: Array) -> Array:
+    r"""$[M, R] \to M^{-1} R$, `[S, S + R, B] -> [S, R, B]`.
 
-    Each block is eliminated by Gauss-Jordan without pivoting, written out over the states so that
-    every operation runs over contiguous lanes.
+    By Gauss-Jordan without pivoting, written out over the states so that every operation runs over
+    contiguous lanes.
     """
+    num_states = table.shape[0]
+    is_pivot = jnp.eye(num_states, dtype=bool)[..., None]
+    for i in range(num_states):
+        column, table = table[:, :1], table[:, 1:]
+        pivot_row = (table[i] / column[i])[None]
+        table = jnp.where(is_pivot[i][:, None], pivot_row, table - column * pivot_row)
+    return table
+
+
+def _solve(hessian: _Hessian, right: Array) -> Array:
+    """Solve the symmetric positive definite system by block elimination along the layers."""
     num_states = right.shape[1]
     is_pivot = jnp.eye(num_states, dtype=bool)[..., None]
 
@@ -274,11 +290,7 @@ def _solve(hessian: _Hessian, right: Array) -> Array:
         own, into, across, rhs = layer
         block = block + jnp.where(is_pivot, own[:, None], 0)
         table = jnp.concatenate([block, across, (rhs - shift)[:, None]], 1)  # [S, 2S + 1, B]
-        for i in range(num_states):
-            column, table = table[:, :1], table[:, 1:]
-            pivot_row = (table[i] / column[i])[None]
-            table = jnp.where(is_pivot[i][:, None], pivot_row, table - column * pivot_row)
-        # What is left is block^-1 [across, rhs].
+        table = one_kernel(_divide, table)  # block^-1 [across, rhs]
         product: Any = sum(across[i][:, None] * table[i][None] for i in range(num_states))
         return (into - product[:, :-1], product[:, -1]), table
 
@@ -373,7 +385,7 @@ def _globalised(cones: _Cones, tolerance: Array, found: _Found) -> _Iterate:
     def evaluate(start: WarmStart, iterations: Array, scale: Array) -> _Iterate:
         target, last = scaled(cones.target, scale), scaled(cones.last, scale)
         smaller = cones._replace(target=target, last=last)
-        return _evaluate(smaller, start, iterations, project_cone)
+        return _evaluate(smaller, start, iterations, exact=True)
 
     def dual(iterate: _Iterate) -> Array:
         square = (iterate.pieces.occupancy**2).sum(0).reshape(-1, tolerance.size).sum(0)
@@ -425,26 +437,17 @@ def _globalised(cones: _Cones, tolerance: Array, found: _Found) -> _Iterate:
     return lax.while_loop(lambda carry: jnp.any(running(carry[0], carry[3])), step, carry)[0]
 
 
-# In what follows a batch has its lanes first, as `vmap` gives them.
-
-
-@jax.jit  # for its cache: `vmap` and the platforms trace it several times
-def _project_lanes(
-    state_mask: Array,
-    action_mask: Array,
-    target: Array,
-    center: Array,
-    radius: Array,
-    potential: Array,
-    mass: Array,
-    tolerance: Array,
-) -> tuple[Array, ...]:
-    last = partial(jnp.moveaxis, source=0, destination=-1)
-    problem = Problem.of(*map(last, (state_mask, action_mask, target, center, radius)))
-    cones = _Cones.of(problem)
-    start = WarmStart(last(potential) * problem.conserved, last(mass).reshape(-1))
+def _prepare(*arrays: Array) -> tuple[Problem, _Cones, WarmStart, Array]:
+    """The problem in both shapes, where to start, and the residual to reach."""
+    potential, mass, tolerance = arrays[-3:]
+    problem = Problem.of(*arrays[:-3])
+    start = WarmStart(potential * problem.conserved, mass.reshape(-1))
     start = jax.tree.map(lambda x: jnp.where(jnp.isfinite(x), x, 0), start)
-    goal = jnp.where(problem.sound, tolerance, jnp.inf)
+    return problem, _Cones.of(problem), start, jnp.where(problem.sound, tolerance, jnp.inf)
+
+
+def _find(cones: _Cones, start: WarmStart, goal: Array) -> _Found:
+    """Local and, where that leaves lanes undone, globalised steps, in turns."""
 
     def undone(carry: tuple[_Found, Array]) -> Array:
         found, rounds = carry
@@ -466,7 +469,27 @@ def _project_lanes(
     none = jnp.zeros(goal.shape, jnp.int32)
     nowhere = jnp.zeros_like(cones.target), jnp.zeros_like(cones.last)
     first = _Found(start, *nowhere, endless, none)
-    found, _ = lax.while_loop(undone, solve_round, (first, jnp.zeros((), jnp.int32)))
+    return lax.while_loop(undone, solve_round, (first, jnp.zeros((), jnp.int32)))[0]
+
+
+# In what follows a batch has its lanes first, as `vmap` gives them.
+
+
+@jax.jit  # for its cache: `vmap` and the platforms trace it several times
+def _project_lanes(
+    state_mask: Array,
+    action_mask: Array,
+    target: Array,
+    center: Array,
+    radius: Array,
+    potential: Array,
+    mass: Array,
+    tolerance: Array,
+) -> tuple[Array, ...]:
+    lanes_last = partial(jnp.moveaxis, source=0, destination=-1)
+    arrays = (state_mask, action_mask, target, center, radius, potential, mass, tolerance)
+    problem, cones, start, goal = fence(_prepare, *map(lanes_last, arrays))
+    found = _find(cones, start, goal)
     converged = found.residual <= goal
     occupancy = lax.cond(
         converged.all(),
