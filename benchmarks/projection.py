@@ -5,7 +5,7 @@ microseconds per projection and core, the final residual, iterations, and the ra
 core, warm-started, factorised once per epoch, tolerance 1e-6). Every solver runs in one process per
 core, all cores at the same time, each on lanes of its own; the solvers take turns, several rounds,
 and the medians are shown, so that a machine that is busy for a while slows all of them. Compile
-time is stated apart.
+time is stated apart. A second table says what twice the layers cost (`--doublings`: it alone).
 
 What was tried for `solver="newton"` (AMD EPYC, 512 KiB of L2 per core; microseconds for all lanes
 of a batch unless said otherwise, on a shared machine, most of it measured once), kept unless marked
@@ -45,6 +45,27 @@ with a minus:
   3.2 s of tracing a run; the fenced functions likewise, to 2.2 s.
 - With that: potentials looked up with constant indices 1.3, as broadcasts 4.2; two pivots at once
   36 against 22 (-); groups of 16 small lanes 28, of 8 31, of 12 34; of 2 large lanes 562, of 1 578.
+- Doubling the layers. What grows with them: the cones (5 to 10 layers 2.61 times as many, 10 to 20
+  2.23 times) and the Newton steps (4.3, 4.6, 5.1: the last of more cones settles later); time per
+  cone and step does not. So what is spent per step whatever the size keeps the ratio low, and what
+  makes all cones faster lets it rise towards 2.8 for 5 to 10. One core, old and new in turns, the
+  smallest of 7 rounds, one lane of 5 and of 10 layers, steps unchanged: 279 and 652 before, 214
+  and 489 after what follows.
+  - A block eliminated as one kernel (`one_kernel`): 276 to 214 and 628 to 489; sixteen small lanes
+    14.8 to 12.7, one small lane 38 to 34. Its 20 operations took 0.15 each, mostly to be started.
+  - `fence` as a call that is not inlined instead of a conditional, the piece of an entry as one
+    number instead of three (classification 51 to 46), the sense of the input counted: 279 to 276
+    and 652 to 628, 15.4 to 14.8, 40 to 38, and a shorter program.
+  - All of the elimination as one kernel 38 to 10, and the classification too (large 201, deep 480,
+    sixteen small 11.3): but XLA fails there on operations that it splits over threads or gives to
+    a library, which depends on the size and on the cores (-).
+  - Blocks eliminated from both ends at once: 40 to 36 for 10 layers, 18 to 21 for 5 (-).
+  - Widths of the table padded or kept, transposed, or the inverse alone: 38 to 34, 45, 53 (-).
+  - The Hessian as one matrix product instead of three: 54 to 55 (-).
+  - Other starts, steps for 5 and 10 layers: potentials of the last episode 4.36, 4.57; their moving
+    average 4.31, 4.48; extrapolated 4.49, 4.71; none 5.07, 5.14. Starting at the exact potentials
+    would take 3.2, 3.6, at the exact masses 4.2, 4.5: a better start has little to give (-).
+  - Comparisons as sums of maxima: classification 35 to 31, but cancellation in float32 (-).
 - Not tried: a float32 phase, and levels carried from step to step: the S^2 comparisons are down to
   7 of 23 of a large classification and 1 of 22 of a small one.
 """
@@ -77,11 +98,11 @@ class Case(NamedTuple):
 CASES = {
     "small": Case((1, 4, 4, 4, 1), 3, (1, 16, 256), 100, 60, 20, 1000),
     "large": Case((1, 10, 10, 10, 10, 1), 5, (1, 8, 32), 40, 8, 3, 600),
-    # Twice the layers of "large", and twice again, ours alone: the time should about double. The
-    # number of variables grows by 2.56 and 2.22, since the first and the last layer stay small.
+    # Twice the layers of "large", and twice again, ours alone.
     "deep": Case((1, *(10,) * 9, 1), 5, (1, 8), 40, 0, 0, 600),
-    "deeper": Case((1, *(10,) * 19, 1), 5, (1,), 20, 0, 0, 600),
+    "deeper": Case((1, *(10,) * 19, 1), 5, (1, 8), 20, 0, 0, 600),
 }
+DOUBLINGS = (("large", "deep"), ("deep", "deeper"))
 
 
 class Sequence(NamedTuple):
@@ -467,19 +488,37 @@ def contestants(case, everything):
     return rows
 
 
+class Workers:
+    """One process per core, all of them for the same case."""
+
+    def __init__(self, name, sequence):
+        context = multiprocessing.get_context("spawn")
+        self.pipes, self.processes = [], []
+        for core in range(os.cpu_count() or 1):
+            here, there = context.Pipe()
+            process = context.Process(
+                target=worker, args=(there, core, name, sequence), daemon=True
+            )
+            process.start()
+            self.pipes.append(here)
+            self.processes.append(process)
+
+    def measure(self, row):
+        """What each measured, all at the same time."""
+        for pipe in self.pipes:
+            pipe.send(row)
+        return [pipe.recv() for pipe in self.pipes]
+
+    def stop(self):
+        for pipe, process in zip(self.pipes, self.processes, strict=True):
+            pipe.send(None)
+            process.join()
+
+
 def table(name, rounds=3, everything=True):
     """Measure one case; returns a row for each contestant."""
     case = CASES[name]
-    cores = os.cpu_count() or 1
-    sequence = record(case, max(case.lanes[-1], 2))
-    context = multiprocessing.get_context("spawn")
-    pipes, processes = [], []
-    for core in range(cores):
-        here, there = context.Pipe()
-        process = context.Process(target=worker, args=(there, core, name, sequence), daemon=True)
-        process.start()
-        pipes.append(here)
-        processes.append(process)
+    workers = Workers(name, record(case, max(case.lanes[-1], 2)))
     rows = contestants(case, everything)
     measured = {label: [] for label, _, _ in rows}
     for turn in range(rounds):
@@ -487,12 +526,8 @@ def table(name, rounds=3, everything=True):
             slow = row[1] != "osqp" and "newton" not in row[0]
             if slow and turn > 0:
                 continue
-            for pipe in pipes:
-                pipe.send(row)
-            measured[row[0]] += [pipe.recv() for pipe in pipes]
-    for pipe, process in zip(pipes, processes, strict=True):
-        pipe.send(None)
-        process.join()
+            measured[row[0]] += workers.measure(row)
+    workers.stop()
     base = np.median([m.microseconds for m in measured[OSQP]]) if OSQP in measured else np.nan
     return [
         {
@@ -509,13 +544,57 @@ def table(name, rounds=3, everything=True):
     ]
 
 
+def doublings(rounds=15, lanes=(1, 8)):
+    """Measure the cases of `DOUBLINGS` in turns; returns a row for each pair and batch."""
+    names = sorted({name for pair in DOUBLINGS for name in pair}, key=list(CASES).index)
+    workers = {name: Workers(name, record(CASES[name], max(lanes))) for name in names}
+    measured = {(name, count): [] for name in names for count in lanes}
+    for _ in range(rounds):
+        for name, count in measured:
+            row = f"{count} lanes", "ours", {"lanes": count}
+            measured[name, count] += workers[name].measure(row)
+    for each in workers.values():
+        each.stop()
+    rows = []
+    for count in lanes:
+        for pair in DOUBLINGS:
+            half, whole = (measured[name, count] for name in pair)
+            times = [[m.microseconds for m in found] for found in (half, whole)]
+            variables = [
+                int(
+                    np.sum(
+                        Layers.from_sizes(CASES[name].sizes, CASES[name].num_actions).triple_mask
+                    )
+                )
+                for name in pair
+            ]
+            rows.append(
+                {
+                    "layers": " to ".join(str(len(CASES[name].sizes) - 1) for name in pair),
+                    "lanes": count,
+                    "us": tuple(float(np.median(x)) for x in times),
+                    "ratio": float(np.median(times[1]) / np.median(times[0])),
+                    "ratio_of_smallest": min(times[1]) / min(times[0]),
+                    "variables": variables[1] / variables[0],
+                    "steps": tuple(
+                        float(np.mean([m.iterations for m in x])) for x in (half, whole)
+                    ),
+                }
+            )
+    return rows
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("cases", nargs="*", default=list(CASES), help=f"of {', '.join(CASES)}")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--doublings", action="store_true", help="only what twice the layers cost")
     parser.add_argument("--only-osqp", action="store_true", help="leave out the slower solvers")
     arguments = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
+    if arguments.doublings:
+        print_doublings()
+        return
     columns = ["instance", "solver", "us per projection and core", "times faster than OSQP"]
     columns += ["residual", "iterations", "slowest lane", "compile s"]
     print("|".join(["", *columns, ""]) + "\n" + "|---" * len(columns) + "|")
@@ -527,6 +606,26 @@ def main():
                 f"| {row['compile_s']:.1f} |",
                 flush=True,
             )
+    if set(arguments.cases) >= {name for pair in DOUBLINGS for name in pair}:
+        print_doublings()
+
+
+def print_doublings():
+    """Twice the layers: plainly, and for twice the variables.
+
+    The first and the last layer stay small, so that more than twice the variables have to be found.
+    """
+    columns = ["layers", "lanes", "us per projection", "ratio", "ratio of the smallest"]
+    columns += ["variables", "ratio for twice the variables", "Newton steps"]
+    print("\n" + "|".join(["", *columns, ""]) + "\n" + "|---" * len(columns) + "|")
+    for row in doublings():
+        print(
+            f"| {row['layers']} | {row['lanes']} | {row['us'][0]:.0f} to {row['us'][1]:.0f} "
+            f"| {row['ratio']:.2f} | {row['ratio_of_smallest']:.2f} | {row['variables']:.2f} times "
+            f"| {2 * row['ratio'] / row['variables']:.2f} "
+            f"| {row['steps'][0]:.2f} to {row['steps'][1]:.2f} |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":
