@@ -18,8 +18,9 @@ from pdgd_jax.configuration import Configuration, read_configuration
 from pdgd_jax.dataset import versions
 from pdgd_jax.gather import gather
 from pdgd_jax.keeping import Keeper, Slot, keeper_of
-from pdgd_jax.lanes import Program, as_arrays, from_arrays, local_devices, stacked, wait
-from pdgd_jax.plan import Block, Group, Plan, plan_of
+from pdgd_jax.lanes import Program, What, as_arrays, from_arrays, local_devices, stacked, wait
+from pdgd_jax.metrics import Metrics
+from pdgd_jax.plan import Block, Group, Lane, Plan, plan_of
 from pdgd_jax.simulate import Carry, checkpoint_episodes
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def sweep(
         process, processes = jax.process_index(), jax.process_count()
         for group in plan.groups:
             mine = group.blocks[process::processes]
-            for _ in _play_group(plan, group, mine, used, keeper, report, tell):
+            for _ in _Player(plan, group, used, keeper, report, tell).play(mine):
                 stop_if_asked()
         if processes > 1:
             report.state = "waiting"
@@ -181,109 +182,115 @@ def identity_of(
 # Playing
 
 
-def _play_group(
-    plan: Plan,
-    group: Group,
-    blocks: tuple[Block, ...],
-    devices: list[jax.Device],
-    keeper: Keeper,
-    report: Report,
-    tell: Callable[[Report], None],
-) -> Iterator[None]:
-    """Play blocks, as many at once as there are devices; yields after every chunk."""
-    slots = []
-    for block in blocks:
-        slot = keeper.slot(block)
-        report.done[group.name] += slot.episode * len(block.lanes)
-        if slot.ends:
-            slots.append(slot)
-    report.damage = keeper.damage
-    program = Program(devices[: len(slots)]) if slots else None
-    while program and slots:
-        together, slots = slots[: program.blocks], slots[program.blocks :]
-        yield from _play_blocks(plan, group, together, program, keeper, report, tell)
+class _Player:
+    """Plays the blocks of a group, as many at once as there are devices, and keeps every chunk."""
 
+    def __init__(
+        self,
+        plan: Plan,
+        group: Group,
+        devices: list[jax.Device],
+        keeper: Keeper,
+        report: Report,
+        tell: Callable[[Report], None],
+    ) -> None:
+        self.plan, self.group, self.devices = plan, group, devices
+        self.keeper, self.report, self.tell = keeper, report, tell
+        seeds = plan.configuration.seeds
+        self.keys = jax.random.split(jax.random.key(plan.configuration.key), seeds)
 
-def _play_blocks(
-    plan: Plan,
-    group: Group,
-    slots: list[Slot],
-    program: Program,
-    keeper: Keeper,
-    report: Report,
-    tell: Callable[[Report], None],
-) -> Iterator[None]:
-    idle = program.blocks - len(slots)  # devices for which there is no block left
-    filled = [*slots, *[slots[-1]] * idle]
-    width = group.width
-    keys = jax.random.split(jax.random.key(plan.configuration.key), plan.configuration.seeds)
-    lanes = [_wide(slot.block, width) for slot in filled]
-    seeds = np.array([lane.seed for block in lanes for lane in block])
-    cells = {lane.cell for block in lanes for lane in block}
-    whats = {cell: plan.what(group, cell) for cell in cells}
-    what = program.place(stacked([whats[lane.cell] for block in lanes for lane in block]))
-    carry = _resumed(program, program.begin(program.place(keys[seeds]), what), filled, width)
+    def play(self, blocks: tuple[Block, ...]) -> Iterator[None]:
+        """Play what is left of these blocks; yields after every chunk."""
+        slots = [self.keeper.slot(block) for block in blocks]
+        for slot in slots:
+            self.report.done[self.group.name] += slot.episode * len(slot.block.lanes)
+        self.report.damage = self.keeper.damage
+        slots = [slot for slot in slots if slot.ends]
+        if not slots:
+            return
+        program = Program(self.devices[: len(slots)])
+        for first in range(0, len(slots), program.blocks):
+            yield from self._play_together(program, slots[first : first + program.blocks])
 
-    def play(stops: list[tuple[int, ...]]) -> Any:
-        padded = [ends + ends[-1:] * (group.stops - len(ends)) for ends in stops]
-        played = program.play(carry, what, np.array(padded))
-        wait(played)
-        return played
+    def _play_together(self, program: Program, slots: list[Slot]) -> Iterator[None]:
+        group, report = self.group, self.report
+        first_of_group = report.group != group.name
+        if first_of_group:
+            self._say("compiling")
+        # A device for which no block is left has a copy, and plays nothing.
+        filled = [*slots, *[slots[-1]] * (program.blocks - len(slots))]
+        what, carry = self._begin(program, filled)
 
-    if report.group != group.name:
-        report.state, report.group = "compiling", group.name
-        tell(report)
-        play([(slot.episode,) for slot in filled])  # compiles, and plays nothing
-        report.state = "playing"
-        tell(report)
-    while any(slot.ends for slot in filled[: len(slots)]):
-        begin = time.perf_counter()
-        ends = [slot.ends for slot in filled[: len(slots)]] + [()] * idle
-        stops = [end or (slot.episode,) for end, slot in zip(ends, filled, strict=True)]
-        carry, rows, policy = play(stops)
-        host = as_arrays(carry) | {"policy": np.asarray(policy)}
-        measured = as_arrays(rows)
-        report.seconds += time.perf_counter() - begin
-        for index, (slot, end) in enumerate(zip(filled, ends, strict=True)):
-            if not end:
-                continue
-            mine = slice(index * width, (index + 1) * width)
-            real = slice(index * width, index * width + len(slot.block.lanes))
-            looked = _is_checkpoint(plan, slot.block, end)
-            unconverged = int(host["metrics.unconverged"][real].sum())
-            keeper.save_chunk(
-                slot.block.name,
-                slot.chunk,
-                {name: array[mine] for name, array in host.items()},
-                {name: array[: len(end)][looked, real] for name, array in measured.items()},
-                {"episode": end[-1], "unconverged": unconverged},
-            )
-            episodes = (end[-1] - slot.episode) * len(slot.block.lanes)
-            report.done[group.name] += episodes
-            report.played += episodes
-            report.unconverged[slot.block.name] = unconverged
-            filled[index] = slot._replace(chunk=slot.chunk + 1)
-        tell(report)
-        yield
+        def play(ends: list[tuple[int, ...]]) -> tuple[Carry, Metrics, Any]:
+            stops = [end or (slot.episode,) for end, slot in zip(ends, filled, strict=True)]
+            padded = [stop + stop[-1:] * (group.stops - len(stop)) for stop in stops]
+            played = program.play(carry, what, np.array(padded))
+            wait(played)
+            return played
 
+        if first_of_group:
+            play([()] * len(filled))  # compiles, and plays nothing
+            self._say("playing")
+            self.since = time.perf_counter()
+        while any(ends := [slot.ends for slot in filled[: len(slots)]]):
+            carry, rows, policy = play(ends + [()] * (len(filled) - len(slots)))
+            after = as_arrays(carry) | {"policy": np.asarray(policy)}
+            measured = as_arrays(rows)
+            for index, end in enumerate(ends):
+                if end:
+                    mine = slice(index * group.width, (index + 1) * group.width)
+                    self._keep(
+                        filled[index],
+                        {name: array[mine] for name, array in after.items()},
+                        {name: array[: len(end), mine] for name, array in measured.items()},
+                    )
+                    filled[index] = filled[index]._replace(chunk=filled[index].chunk + 1)
+            now = time.perf_counter()
+            report.seconds, self.since = report.seconds + now - self.since, now
+            self.tell(report)
+            yield
 
-def _wide(block: Block, width: int) -> list[Any]:
-    """The lanes of a block, filled up with copies of the last."""
-    return [*block.lanes, *[block.lanes[-1]] * (width - len(block.lanes))]
+    def _say(self, state: str) -> None:
+        self.report.state, self.report.group = state, self.group.name
+        self.tell(self.report)
 
+    def _begin(self, program: Program, slots: list[Slot]) -> tuple[What, Carry]:
+        """What the blocks play, and where they are: at their beginning, or as they were kept."""
+        width = self.group.width
+        lanes: list[Lane] = []
+        for slot in slots:  # filled up with copies of the last lane
+            mine = slot.block.lanes
+            lanes += [*mine, *[mine[-1]] * (width - len(mine))]
+        whats = {cell: self.plan.what(self.group, cell) for cell in {lane.cell for lane in lanes}}
+        what = program.place(stacked([whats[lane.cell] for lane in lanes]))
+        seeds = np.array([lane.seed for lane in lanes])
+        carry = program.begin(program.place(self.keys[seeds]), what)
+        if all(slot.carry is None for slot in slots):
+            return what, carry
+        arrays = {name: array.copy() for name, array in as_arrays(carry).items()}
+        for index, slot in enumerate(slots):
+            here = slice(index * width, (index + 1) * width)
+            for name in arrays if slot.carry else ():
+                arrays[name][here] = (slot.carry or {})[name]
+            assert (arrays["episode"][here] == slot.episode).all(), slot.block.name
+        return what, program.place(from_arrays(carry, arrays))
 
-def _resumed(program: Program, fresh: Carry, slots: list[Slot], width: int) -> Carry:
-    """The beginning of all lanes, with those blocks that are further put in its place."""
-    if all(slot.carry is None for slot in slots):
-        return fresh
-    arrays = {name: array.copy() for name, array in as_arrays(fresh).items()}
-    for index, slot in enumerate(slots):
-        mine = slice(index * width, (index + 1) * width)
-        for name, array in (slot.carry or {}).items():
-            if name != "policy":
-                arrays[name][mine] = array
-        assert (arrays["episode"][mine] == slot.episode).all(), slot.block.name
-    return program.place(from_arrays(fresh, arrays))
+    def _keep(self, slot: Slot, carry: Arrays, rows: Arrays) -> None:
+        """Keep the chunk that a block has just played."""
+        name, end, count = slot.block.name, slot.ends, len(slot.block.lanes)
+        looked = _is_checkpoint(self.plan, slot.block, end)
+        unconverged = int(carry["metrics.unconverged"][:count].sum())
+        self.keeper.save_chunk(
+            name,
+            slot.chunk,
+            carry,
+            {name: array[looked, :count] for name, array in rows.items()},
+            {"episode": end[-1], "unconverged": unconverged},
+        )
+        episodes = (end[-1] - slot.episode) * count
+        self.report.done[self.group.name] += episodes
+        self.report.played += episodes
+        self.report.unconverged[name] = unconverged
 
 
 def _is_checkpoint(plan: Plan, block: Block, ends: tuple[int, ...]) -> np.ndarray:
