@@ -1,10 +1,17 @@
+import io
 import json
 import re
+import tomllib
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
+from pdgd_jax.cli_sweep import _Shown
+from pdgd_jax.configuration import Configuration
+from pdgd_jax.plan import plan_of
 from pdgd_jax.store import open_results
+from pdgd_jax.sweep import Report
 
 TINY = """name = "tiny"
 seeds = 6
@@ -35,7 +42,10 @@ def tiny(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def call(pdgd):
+def call(pdgd, monkeypatch):
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):  # as if nobody watched
+        monkeypatch.delenv(name, raising=False)
+
     def call(*words, code=0):
         found, out, err = pdgd(*map(str, words))
         assert found == code, err
@@ -153,3 +163,38 @@ def test_contradictory_options_are_refused(tiny, call, words, sentence):
 
 def test_status_of_something_else_is_one_sentence(tmp_path, call):
     assert "there is no sweep in" in call("status", tmp_path, code=2).err
+
+
+def report_of(text):
+    table = tomllib.loads(text)
+    plan = plan_of(Configuration.from_dict(table))
+    return Report(plan, done={group.name: 0 for group in plan.groups})
+
+
+def test_a_terminal_has_bars_for_all_and_for_each_group():
+    report = report_of(TINY.replace('["most-feasible"]', '["most-feasible", "pdgd-ops"]'))
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    with _Shown(console) as shown:
+        shown(report)
+        report.state, report.group = "compiling", "g0"
+        shown(report)
+        first, second, together = shown._bars.tasks
+        assert (first.total, second.total, together.total) == (240, 240, 480)
+        assert first.fields["note"] == together.fields["note"] == "compiling"
+        report.state, report.done["g0"] = "playing", 120
+        report.played, report.seconds = 120, 2.0
+        shown(report)
+        assert (first.completed, second.completed, together.completed) == (120, 0, 120)
+        assert together.fields["note"] == "120 of 480 episodes, 60 episodes/s, 6 s left"
+
+
+def test_elsewhere_a_line_says_what_has_changed_and_others_only_now_and_then():
+    report = report_of(TINY)
+    file = io.StringIO()
+    with _Shown(Console(file=file, width=100, force_terminal=False), pause=1e9) as shown:
+        shown(report)
+        for state, done in (("compiling", 0), ("playing", 0), ("playing", 60), ("evaluating", 240)):
+            report.state, report.group, report.done["g0"] = state, "g0", done
+            shown(report)
+    lines = file.getvalue().splitlines()[-3:]
+    assert lines == ["g0: compiling", "  0%  g0: 0 of 240 episodes", "evaluating"]
