@@ -50,7 +50,10 @@ with a minus:
   cone and step does not. So what is spent per step whatever the size keeps the ratio low, and what
   makes all cones faster lets it rise towards 2.8 for 5 to 10. One core, old and new in turns, the
   smallest of 7 rounds, one lane of 5 and of 10 layers, steps unchanged: 279 and 652 before, 214
-  and 489 after what follows.
+  and 489 after what follows. The ratios did not fall: smallest and median of 15 rounds, 5 to
+  10 layers, one lane 2.5, 2.4 before and 2.5, 2.5 after, eight lanes 2.5, 2.3 and 2.4, 2.3; 10 to
+  20 layers 2.3, 2.5 and 2.4, 2.5, eight lanes 2.4, 2.5 and 2.4, 2.4. For twice the variables all
+  that is after lies between 1.8 and 2.3.
   - A block eliminated as one kernel (`one_kernel`): 276 to 214 and 628 to 489; sixteen small lanes
     14.8 to 12.7, one small lane 38 to 34. Its 20 operations took 0.15 each, mostly to be started.
   - `fence` as a call that is not inlined instead of a conditional, the piece of an entry as one
