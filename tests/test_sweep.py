@@ -13,7 +13,7 @@ from pdgd_jax.lanes import as_arrays, from_arrays, local_devices
 from pdgd_jax.learners import Info, Learner, Setting, make_learner
 from pdgd_jax.plan import DIMS, plan_of
 from pdgd_jax.projection.base import SOLVERS, register_solver
-from pdgd_jax.store import StoreError, open_results
+from pdgd_jax.store import Store, StoreError, open_results
 from pdgd_jax.sweep import Interrupted
 from tests.conftest import QUICK
 
@@ -193,6 +193,18 @@ def test_unrolled_and_plain_instances_share_a_program():
     regret = sweep(asked).regret.squeeze()
     assert np.isfinite(regret).all()
     assert (regret[0] != regret[1]).any()
+
+
+def test_a_process_that_is_left_of_an_earlier_sweep_keeps_others_away(tmp_path):
+    first = Store.create(tmp_path / "sweep", {"key": 0})
+    member = Store.open(tmp_path / "sweep", {"key": 0}, write=True, member=1)
+    with pytest.raises(StoreError, match="in use by process"):
+        Store.open(tmp_path / "sweep", write=True, member=1)
+    first.close()
+    with pytest.raises(StoreError, match="left of an earlier sweep"):
+        Store.open(tmp_path / "sweep", write=True)
+    member.close()
+    Store.open(tmp_path / "sweep", write=True).close()
 
 
 def test_what_an_instance_does_not_have_is_marked():

@@ -227,11 +227,12 @@ def test_two_processes_make_what_one_makes(place, start, whole):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A disk of 300 KiB, or a skipped test where one may not mount."""
+    """A disk of 75 pages, or a skipped test where one may not mount."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = shutil.which("mount")
-    command = [mount or "mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(disk)]
+    size = 75 * os.sysconf("SC_PAGE_SIZE")
+    command = [mount or "mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(disk)]
     if mount is None or subprocess.run(command, capture_output=True).returncode:
         pytest.skip("mounting a small tmpfs needs the rights of root")
     yield disk
