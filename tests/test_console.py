@@ -11,8 +11,7 @@ import time
 
 import pytest
 
-from pdgd_jax import cli, console, learners
-from pdgd_jax.projection import SOLVERS
+from pdgd_jax import cli, console
 
 COMMANDS = [command.name or command.callback.__name__ for command in cli.app.registered_commands]
 
@@ -68,8 +67,9 @@ def test_the_shell_completes_names():
     ("words", "offered"),
     [
         (("run", "two"), ["two-phase"]),
-        (("run", "--learner", ""), list(learners.registered_learners())),
-        (("run", "--solver", ""), list(SOLVERS)),
+        # Other tests register more in this process, but not in the one that completes.
+        (("run", "--learner", "u"), ["uc-o-gdps", "uniform"]),
+        (("run", "--solver", ""), ["newton", "osqp", "projected_gradient"]),
         (("run", "--rates", "t"), ["theory", "tuned"]),
         (("run", "--conf"), ["--confidence-scale"]),
         (("sweep", "qu"), ["quick"]),
