@@ -278,8 +278,8 @@ def plan_of(
     Args:
       configuration: what to sweep over.
       width: how many lanes a device plays at once; by default between 8 and 64 on a CPU, so that
-        there are at least eight blocks if there are enough lanes, and less if a block would take
-        more than a gibibyte.
+        there are at least eight blocks if there are enough lanes and two in any case, and less if
+        a block would take more than a gibibyte.
       save_every: after how many episodes a block is saved at the latest; by default about as many
         as take five seconds.
 
@@ -408,6 +408,8 @@ def _group(
 def width_of(lanes: int, bytes_per_lane: int) -> int:
     """How many of so many lanes a device plays at once."""
     least, most = _WIDTHS.get(jax.default_backend(), _OTHER_WIDTHS)
+    if jax.default_backend() == "cpu":
+        least = min(least, math.ceil(lanes / 2))  # a narrow block on each of two cores beats one
     aim = min(max(lanes // 8, least), most, max(1, _MEMORY_OF_BLOCK // bytes_per_lane))
     return math.ceil(lanes / math.ceil(lanes / aim))  # blocks as equal as can be
 

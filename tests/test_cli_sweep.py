@@ -56,8 +56,8 @@ def call(pdgd, monkeypatch):
 
 def test_a_dry_run_shows_the_plan_and_writes_nothing(tiny, call):
     said = call("sweep", "tiny.toml", "--dry-run").out
-    assert re.search(r"g0 +most-feasible +random +2, 2, 2 +1 +6 +6 +240", said)
-    assert "6 lanes in 1 blocks, 240 episodes, 1 compilations" in " ".join(said.split())
+    assert re.search(r"g0 +most-feasible +random +2, 2, 2 +1 +6 +3 +240", said)
+    assert "6 lanes in 2 blocks, 240 episodes, 1 compilations" in " ".join(said.split())
     plan = json.loads(call("sweep", "tiny.toml", "--dry-run", "--width", 2, "--json").out)
     assert len(plan["groups"][0]["blocks"]) == 3
     assert [path.name for path in tiny.iterdir()] == ["tiny.toml"]
