@@ -194,7 +194,7 @@ def killing(monkeypatch, step):
 
     class Half:
         def __init__(self, *args):
-            self.file = open(*args)  # noqa: SIM115
+            self.file = open(*args)  # noqa: SIM115, closed by __exit__
 
         def __getattr__(self, name):
             return getattr(self.file, name)
@@ -429,7 +429,10 @@ def test_another_format_is_refused(folder):
         ),
         (
             lambda d: (d["configuration"].update(instance=[]), d.update(key=2)),
-            'configuration.instance: [{"make": "random", "seed": 0}] there, [] here; key: 0 there, 2 here',  # noqa: E501
+            (
+                'configuration.instance: [{"make": "random", "seed": 0}] there, [] here; '
+                "key: 0 there, 2 here"
+            ),
         ),
     ],
 )
@@ -640,7 +643,7 @@ def test_a_disk_that_is_really_full(small_disk):
     big = {"x": np.random.default_rng(0).normal(size=10_000)}
     with Store.create(folder, IDENTITY) as store:
         saved = 0
-        with pytest.raises(WriteError) as caught:  # noqa: PT012
+        with pytest.raises(WriteError) as caught:  # noqa: PT012, nobody knows which save fails
             for chunk in range(200):
                 store.save_chunk("b0", chunk, big, big)
                 saved += 1

@@ -139,10 +139,11 @@ def test_killed_at_twenty_moments_and_resumed(place, start, whole):
         # A few chunks further, and somewhere between that and the next ones: while one is played,
         # written, renamed. The first is killed before there is anything.
         target = saved(folder) + moments.choice([0, 1, 2, 3])
-        happened = wait_until(
-            process,
-            lambda: (folder / "manifest.json").exists() and saved(folder) >= target,  # noqa: B023
-        )
+
+        def is_there(target=target):
+            return (folder / "manifest.json").exists() and saved(folder) >= target
+
+        happened = wait_until(process, is_there)
         time.sleep(moments.random() * 0.03)
         process.kill()
         process.communicate()

@@ -104,7 +104,7 @@ def save(
     if format is None:
         if not isinstance(path, str | Path):
             raise ValueError('a stream needs a format: "pdf", "png" or "svg".')
-        format = Path(path).suffix.removeprefix(".")  # noqa: A001
+        format = Path(path).suffix.removeprefix(".")  # noqa: A001, as above
     kind = format.lower()
     dates = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
     fonts = {"pdf.fonttype": 42, "ps.fonttype": 42, "svg.hashsalt": "pdgd_jax"}
