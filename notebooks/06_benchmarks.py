@@ -12,8 +12,8 @@
 # # 6. Benchmarks
 #
 # The functions of `benchmarks/`, called with small numbers, in this process and on one core. Numbers
-# to quote come from the scripts themselves, which measure solvers in turns, on all cores:
-# `python benchmarks/projection.py` and `python benchmarks/episodes.py`.
+# to quote come from the scripts themselves, which measure in turns and on all cores:
+# `python benchmarks/projection.py`, `python benchmarks/episodes.py`, `python benchmarks/scaling.py`.
 
 # %%
 import sys
@@ -24,6 +24,7 @@ import pandas as pd
 
 sys.path.append("../benchmarks")
 import projection
+import scaling
 
 jax.config.update("jax_enable_x64", True)
 
@@ -56,13 +57,25 @@ axes.invert_yaxis()
 # %% [markdown]
 # ## Throughput against lanes, compile time apart
 #
-# More lanes cost little until the core is busy. Compilation takes seconds and does not depend on how
-# long one runs; it is paid once for a shape.
+# Whole episodes now, of PDGD-OPS on a small instance. More lanes cost little until the core is busy.
+# Compilation takes seconds and does not depend on how long one runs; it is paid once for a shape.
+# `python benchmarks/scaling.py` goes on to 4,096 lanes, two devices, and larger instances.
 
 # %%
-ours = table[table.compile_seconds > 0]
-for name, row in ours.iterrows():
-    print(
-        f"{name}: {1e6 / row.microseconds:,.0f} projections/s after {row.compile_seconds:.1f} s "
-        "of compilation"
-    )
+small = {"sizes": [1, 3, 3, 1], "num_actions": 2}
+cases = {lanes: scaling.Case(lanes=lanes, **small) for lanes in (1, 8, 64)}
+throughput = pd.DataFrame(
+    {
+        "episodes_per_second": [case.measure() for case in cases.values()],
+        "compile_seconds": [case.compile_seconds for case in cases.values()],
+    },
+    index=pd.Index(cases.keys(), name="lanes"),
+)
+throughput.round({"episodes_per_second": 0, "compile_seconds": 1})
+
+# %%
+figure, axes = plt.subplots(figsize=(5, 2.5), layout="constrained")
+axes.plot(throughput.index, throughput.episodes_per_second, "o-", color="#0072B2")
+axes.set(xscale="log", yscale="log", xlabel="lanes", ylabel="episodes/s")
+axes.set_xticks(throughput.index, throughput.index)
+axes.minorticks_off()
