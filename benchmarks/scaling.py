@@ -196,7 +196,7 @@ def lanes_table(cases):
         )
 
 
-def devices_table(lanes=64, rounds=5):
+def devices_table(lanes, rounds=5):
     """One device that is pinned to one core, against one for each core; in turns."""
     with Worker(lanes=lanes, core=0) as one, Worker(lanes=lanes) as all_:
         answers = [(one.measure(), all_.measure()) for _ in range(rounds + 1)][1:]
@@ -260,7 +260,8 @@ def main():
         if name == "lanes":
             lanes_table(cases)
         elif name == "devices":
-            devices_table(rounds=2 if options.quick else 5)
+            for lanes in (64, 512):
+                devices_table(lanes, rounds=2 if options.quick else 5)
         elif name == "T":
             horizon_table(cases)
         else:
