@@ -16,9 +16,9 @@ on the three instances whose slopes are too steep at 1. The column "P covered" s
 the true transitions stayed in every confidence set; where they leave one the theorems do not apply.
 Multipliers swing around their optimum, and the violation, which is up to the model error their last
 value divided by the step size, swings along: a slope between two horizons also depends on where in
-the swing each of them ends. A median that is positive at the last horizon alone has no slope. The
-violation is then judged by the slope of what it cannot exceed in any run, the largest multiplier at
-the end divided by the dual step size plus the model error, which is positive at every horizon.
+the swing each of them ends. A median that is positive at the last horizon alone has no slope and is
+not judged. For a violation the growth of what it cannot exceed in any run is then named, the
+largest multiplier at the end divided by the dual step size plus the model error.
 
 A negative regret is no miracle: more reward than OPT is earned while constraints are violated early
 on, or by following adversarial rewards. Nothing is random in "two-phase", so that its bands have no
@@ -263,10 +263,9 @@ def verdicts_of(case: Case, found: list[Measured]) -> list[Verdict]:
     line = judge_slope("violation", slope_of(horizons, [m.violation for m in found]), asked, total)
     if line.verdict == "not judged":
         bound = slope_of(horizons, [m.most_violation for m in found])
-        line = judge_slope("bound of the violation", bound, asked, total)
         last = np.median(found[-1].violation)
-        remark = f"the violation is positive at the last horizon only, {last:,.0f}"
-        line = line._replace(remark=f"{remark}; {line.remark}")
+        remark = f"{line.remark}, {last:,.0f}; what it cannot exceed grows with {bound.fit:.2f}"
+        line = line._replace(remark=remark)
     lines = [line]
     if case.setting == "adversarial":
         worst = min(found, key=lambda m: m.share.min() - m.alpha)
