@@ -23,7 +23,7 @@ from pdgd_jax.console import (
     plain_table,
     print_json,
 )
-from pdgd_jax.distributed import join
+from pdgd_jax.distributed import join, leave
 from pdgd_jax.plan import plan_of
 
 if TYPE_CHECKING:
@@ -101,6 +101,12 @@ def sweep_(
     console = Console(stderr=True, quiet=as_json or not leads)
     shown = _Shown(console)
     begin = time.perf_counter()
+
+    def on_progress(report: "Report") -> None:
+        if report.state != "planned":  # all have opened the folder, and need each other no longer
+            leave()
+        shown(report)
+
     try:
         with _finish_first(console) as should_stop, shown:
             data = sweep(
@@ -109,7 +115,7 @@ def sweep_(
                 devices=devices,
                 width=width,
                 save_every=save_every,
-                on_progress=shown,
+                on_progress=on_progress,
                 should_stop=should_stop,
             )
     except Interrupted:

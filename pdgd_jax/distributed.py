@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
-__all__ = ["agree", "join", "use_every_core"]
+__all__ = ["agree", "join", "leave", "use_every_core"]
 
 
 def use_every_core() -> None:
@@ -60,12 +60,26 @@ def join(
     try:
         jax.distributed.initialize(coordinator, num_processes, process_id)
     except (RuntimeError, ValueError) as error:
+        first_line = str(error).splitlines()[0]
         if coordinator is not None:
-            raise
+            raise ValueError(
+                f"not all of {num_processes} processes have met at {coordinator} ({first_line})"
+            ) from None
         raise ValueError(
             "no cluster was found that says which process this is; give --coordinator, "
-            f"--num-processes and --process-id ({str(error).splitlines()[0]})"
+            f"--num-processes and --process-id ({first_line})"
         ) from None
+
+
+def leave() -> None:
+    """Go on alone, once all processes have asked to; from then on the death of one ends no other.
+
+    JAX would kill all others for it, without a word that a user understands, since they might wait
+    for each other's numbers; those of a sweep do not. On GPUs and TPUs that is left as it is: their
+    clients need the connection as long as they live.
+    """
+    if jax.default_backend() == "cpu":
+        jax.distributed.shutdown()
 
 
 def agree(good: bool) -> bool:

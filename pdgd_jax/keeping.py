@@ -10,16 +10,25 @@ import jax
 import numpy as np
 
 from pdgd_jax.distributed import agree
-from pdgd_jax.plan import Block, Plan
+from pdgd_jax.plan import Block, Group, Plan
 
 if TYPE_CHECKING:
     import xarray
 
     from pdgd_jax.store import Store
 
-__all__ = ["Folder", "Keeper", "Slot", "keeper_of"]
+__all__ = ["Folder", "Keeper", "LeftAloneError", "Slot", "blocks_of", "keeper_of"]
 
 Arrays = dict[str, np.ndarray]
+
+
+class LeftAloneError(OSError):
+    """Another process of a sweep ended before its work was done: one sentence."""
+
+
+def blocks_of(group: Group, process: int) -> tuple[Block, ...]:
+    """The blocks of a group that one of several processes plays."""
+    return group.blocks[process :: jax.process_count()]
 
 
 class Slot(NamedTuple):
@@ -132,20 +141,34 @@ class Folder(Keeper):
     def others(self, plan: Plan, pause: float = 0.5) -> Iterator[dict[str, int]]:
         """Wait for the other processes, looking at their files.
 
-        A process that dies takes the others with it: `jax.distributed` sees to that.
+        Raises:
+          LeftAloneError: if one of them ended before its work was done.
         """
+        first = jax.process_index() == 0
         while True:
+            # In this order: one that is gone has saved all that it ever will.
+            gone = [i for i in range(jax.process_count()) if not self._store.is_writing(i)]
             progress = self._store.progress()
-            done = {group.name: 0 for group in plan.groups}
-            for group, block in plan.blocks():
-                if block.name in progress.blocks:
-                    played = progress.blocks[block.name].facts[-1]["episode"]
-                    done[group.name] += played * len(block.lanes)
-            yield done
-            mine_to_finish = jax.process_index() == 0
+            done = {
+                block.name: found.facts[-1]["episode"] * len(block.lanes)
+                for _, block in plan.blocks()
+                if (found := progress.blocks.get(block.name)) is not None
+            }
+            yield {
+                group.name: sum(done.get(block.name, 0) for block in group.blocks)
+                for group in plan.groups
+            }
             played = sum(done.values()) == plan.episodes
-            if played and (mine_to_finish or progress.has_results):
+            if played and (first or progress.has_results):
                 return
+            for process in gone:
+                theirs = [b for group in plan.groups for b in blocks_of(group, process)]
+                owes_results = process == 0 and not progress.has_results
+                if owes_results or any(done.get(b.name) != b.episodes for b in theirs):
+                    raise LeftAloneError(
+                        f"process {process} ended before its work was done; what was played is "
+                        f"saved in {self._store.path}: run the same commands again to go on."
+                    )
             time.sleep(pause)
 
     def keep_results(self, dataset: "xarray.Dataset") -> "xarray.Dataset":
@@ -185,7 +208,10 @@ def keeper_of(
         opened = agree(store is not None)
     if not opened:
         raise StoreError(f"process 0 could not open {out}; it says why.")
-    if store is None:
-        store = Store.open(out, identity, write=True, member=jax.process_index())
+    try:
+        if store is None:
+            store = Store.open(out, identity, write=True, member=jax.process_index())
+    finally:
+        agree(True)  # from here on, a lock that nobody holds means a process that ended
     with store:
         yield Folder(store)

@@ -128,7 +128,7 @@ class Progress(NamedTuple):
 
 
 class Store:
-    """The folder of a sweep; made by `Store.create`, `Store.open` or `Store.join`.
+    """The folder of a sweep; made by `Store.create` or `Store.open`.
 
     Attributes:
       path: the folder.
@@ -157,7 +157,6 @@ class Store:
         self.created: str = manifest["created"]
         self.damage: list[str] = []
         self._lock = lock
-        self._writable = lock is not None
 
     @classmethod
     def create(
@@ -233,24 +232,8 @@ class Store:
                 _give_up_old_carries(folder)
         return cls(path, manifest, lock)
 
-    @classmethod
-    def join(cls, path: str | Path, identity: Mapping[str, Any]) -> Self:
-        """Open the folder of a sweep that a fellow process holds the lock of, to save chunks too.
-
-        For the processes of one `jax.distributed` run: the first one creates or opens the store,
-        then the others join, and each saves blocks of its own.
-
-        Raises:
-          StoreError: as `open`.
-        """
-        path = Path(path)
-        store = cls(path, _read_manifest(path, identity), None)
-        store._writable = True
-        return store
-
     def close(self) -> None:
         """Free the lock; nothing can be saved from now on."""
-        self._writable = False
         if self._lock is not None:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._lock, 0)
@@ -336,7 +319,12 @@ class Store:
                 blocks[folder.name] = BlockProgress(tuple(facts), tuple(times))
         lock, results = self.path / "lock", self.path / "results.zarr"
         opened = lock.stat().st_mtime if lock.exists() else 0.0
-        return Progress(blocks, _is_locked(lock), opened, results.exists())
+        running = any(map(_is_locked, self.path.glob("lock*")))
+        return Progress(blocks, running, opened, results.exists())
+
+    def is_writing(self, member: int) -> bool:
+        """Whether this one of several processes that write together is still there."""
+        return _is_locked(self.path / _lock_name(member))
 
     def save_results(self, dataset: "xarray.Dataset") -> None:
         """Publish a Dataset as `results.zarr`; what it replaces goes when it is complete.
@@ -372,7 +360,7 @@ class Store:
                 shutil.rmtree(old, ignore_errors=True)
 
     def _check_writable(self) -> None:
-        if not self._writable:
+        if self._lock is None:
             raise StoreError(f"{self.path} was opened to read; open it with write=True to save.")
 
     def _folder(self, block: str) -> Path:
@@ -489,12 +477,15 @@ def _number(file: Path) -> int:
 # The lock
 
 
+def _lock_name(member: int) -> str:
+    return f"lock-{member}" if member else "lock"
+
+
 def _take_lock(path: Path, member: int = 0) -> int:
     import fcntl  # not on Windows, where the rest of the package is still of use
 
-    name = f"lock-{member}" if member else "lock"
     with writing(path):
-        lock = os.open(path / name, os.O_RDWR | os.O_CREAT, 0o644)
+        lock = os.open(path / _lock_name(member), os.O_RDWR | os.O_CREAT, 0o644)
     try:
         # `_is_locked` of a reader takes the lock for an instant: try for longer than that.
         for last in (False, False, False, False, True):

@@ -17,7 +17,7 @@ import numpy as np
 from pdgd_jax.configuration import Configuration, read_configuration
 from pdgd_jax.dataset import versions
 from pdgd_jax.gather import gather
-from pdgd_jax.keeping import Keeper, Slot, keeper_of
+from pdgd_jax.keeping import Keeper, Slot, blocks_of, keeper_of
 from pdgd_jax.lanes import Program, What, as_arrays, from_arrays, local_devices, stacked, wait
 from pdgd_jax.metrics import Metrics
 from pdgd_jax.plan import Block, Group, Lane, Plan, plan_of
@@ -112,6 +112,7 @@ def sweep(
       ValueError: before anything compiles, if something cannot be played, or the folder holds
         another sweep (`StoreError`).
       Interrupted: if `should_stop` said so; the same call goes on.
+      LeftAloneError: if another process ended before its work was done; the same calls go on.
 
     Example:
       >>> from pdgd_jax import sweep
@@ -142,11 +143,12 @@ def sweep(
             return finished
         process, processes = jax.process_index(), jax.process_count()
         for group in plan.groups:
-            mine = group.blocks[process::processes]
+            mine = blocks_of(group, process)
             for _ in _Player(plan, group, used, keeper, report, tell).play(mine):
                 stop_if_asked()
         if processes > 1:
             report.state = "waiting"
+            tell(report)
             for report.done in keeper.others(plan):
                 tell(report)
                 stop_if_asked()

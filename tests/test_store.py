@@ -504,18 +504,31 @@ def test_a_reader_that_looks_whether_it_is_locked_keeps_no_writer_out(folder, mo
 
 
 def test_the_processes_of_one_run_save_blocks_beside_each_other(folder):
-    with Store.open(folder, IDENTITY, write=True) as first, Store.join(folder, IDENTITY) as second:
+    with Store.open(folder, IDENTITY, write=True) as first:
+        second = Store.open(folder, IDENTITY, write=True, member=1)
         save(second, 0, 1, block="b1")
         save(first, 6)
         with pytest.raises(StoreError, match="is in use by process "):
             Store.open(folder, write=True)
+        assert [first.is_writing(member) for member in (0, 1, 2)] == [True, True, False]
         second.close()
+        assert [first.is_writing(member) for member in (0, 1)] == [True, False]
         with pytest.raises(StoreError, match="was opened to read"):
             save(second, 2, block="b1")
         assert first.progress().running
         assert first.last_good("b1").number == 1
     with pytest.raises(StoreError, match="was made by another sweep: key: 0 there, 1 here."):
-        Store.join(folder, {**IDENTITY, "key": 1})
+        Store.open(folder, {**IDENTITY, "key": 1}, write=True, member=1)
+
+
+def test_a_sweep_runs_as_long_as_one_of_its_processes_does(folder):
+    with Store.open(folder, write=True), Store.open(folder, write=True, member=1) as second:
+        pass
+    assert not second.progress().running
+    first = Store.open(folder, write=True)
+    with Store.open(folder, write=True, member=1) as second:
+        first.close()
+        assert second.progress().running
 
 
 def test_a_failed_opening_keeps_no_lock(folder):

@@ -48,8 +48,8 @@ def start(place):
     """Start `pdgd sweep` as a process of its own; all are gone when the tests are over."""
     started = []
 
-    def start(out, *more, command="sweep"):
-        words = ["--import", "tests.quick_solver", command]
+    def start(out, *more, command="sweep", kill=None):
+        words = ["--import", "tests.quick_solver", "--import", "tests.killing", command]
         if command == "sweep":
             words += [place / "faults.toml", "--out", out, "--width", 2, "--save-every", 100]
         else:
@@ -60,6 +60,8 @@ def start(place):
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             "NO_COLOR": "1",
         }
+        if kill:
+            environment["KILL"] = json.dumps(kill)
         process = subprocess.Popen(
             [
                 sys.executable,
@@ -84,6 +86,7 @@ def start(place):
 
 
 def finish(process, code=0):
+    """Wait for the end of a process, which must be this one; what it wrote."""
     out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == code, (process.returncode, out, err)
     return out, err
@@ -130,28 +133,43 @@ def whole(place, start):
     return folder
 
 
+def twenty_moments():
+    """When to kill: for `tests.killing`, chosen at random, but so that no phase is left out."""
+    choose = random.Random(0)
+    opening = [
+        {"event": "open", "part": "/lock"},
+        {"event": "open", "part": "manifest.json."},
+        {"event": "os.rename", "part": "manifest.json"},
+    ]
+    # At most five chunks further each: there are enough for all.
+    playing = [
+        *[{"event": "import", "part": name} for name in ("xarray", "zarr")],
+        *[{"event": "open", "part": "jit__play"}] * 2,  # a program that was compiled before
+        *[{"event": "open", "part": f"{name}-000"} for name in ("carry", "rows", "chunk")],
+        *[{"event": "os.rename", "part": f"{name}-000"} for name in ("carry", "rows", "chunk")],
+        {"event": "os.remove", "part": "carry-000"},
+        *[{"event": "os.rename", "part": "chunk-000", "delay": 0.03 * choose.random()}] * 3,
+    ]
+    for moment in playing:
+        if "000" in moment["part"]:
+            moment["count"] = choose.randint(1, 2)
+    choose.shuffle(playing)
+    finishing = [
+        {"event": "open", "part": "results.zarr.aside", "count": choose.randint(1, 40)},
+        {"event": "open", "part": "results.zarr.aside/.checksums.json"},
+        {"event": "os.rename", "part": "results.zarr.aside"},
+    ]
+    return [*opening, *playing, *finishing]
+
+
 def test_killed_at_twenty_moments_and_resumed(place, start, whole):
     folder = place / "killed"
-    moments = random.Random(0)
-    kills = 0
-    while kills < 20:
-        process = start(folder)
-        # A few chunks further, and somewhere between that and the next ones: while one is played,
-        # written, renamed. The first is killed before there is anything.
-        target = saved(folder) + moments.choice([0, 1, 2, 3])
-
-        def is_there(target=target):
-            return (folder / "manifest.json").exists() and saved(folder) >= target
-
-        happened = wait_until(process, is_there)
-        time.sleep(moments.random() * 0.03)
-        process.kill()
-        process.communicate()
-        if not happened or process.returncode == 0:
-            break  # it was faster than its end: a sweep that finished, which is no failure
-        kills += 1
-    print(f"killed {kills} times")
-    assert kills >= 5
+    moments = twenty_moments()
+    assert len(moments) == 20
+    for moment in moments:
+        process = start(folder, kill=moment)
+        finish(process, code=-signal.SIGKILL)
+        assert not (folder / "results.zarr").exists(), moment
     finish(start(folder))
     assert_same_files(folder, whole)
 
@@ -210,19 +228,58 @@ def test_a_second_process_is_refused_as_long_as_the_first_lives(place, start, wh
     assert_same_files(folder, whole)
 
 
-def test_two_processes_make_what_one_makes(place, start, whole):
-    for attempt in range(3):  # another process may take the port before ours does
-        folder = place / f"two-{attempt}"
+def pair(start, folder, kills=(None, None)):
+    """A sweep of two processes, and how each of them ended."""
+    for _ in range(3):  # another process may take the port before ours does
         with socket.socket() as probe:
             probe.bind(("localhost", 0))
             port = probe.getsockname()[1]
         cluster = ("--coordinator", f"localhost:{port}", "--num-processes", 2, "--devices", 1)
-        processes = [start(folder, *cluster, "--process-id", index) for index in (0, 1)]
-        said = [process.communicate(timeout=PATIENCE) for process in processes]
-        if not any("already in use" in err for _, err in said):
+        processes = [
+            start(folder, *cluster, "--process-id", index, kill=kill)
+            for index, kill in enumerate(kills)
+        ]
+        said = [process.communicate(timeout=PATIENCE)[1] for process in processes]
+        if not any("already in use" in err for err in said):
             break
-    assert [process.returncode for process in processes] == [0, 0], said
+    return [process.returncode for process in processes], said
+
+
+def test_two_processes_make_what_one_makes(place, start, whole):
+    folder = place / "two"
+    codes, said = pair(start, folder)
+    assert codes == [0, 0], said
     assert (folder / "lock-1").exists()  # both have worked
+    assert_same_files(folder, whole)
+
+
+PLAYING = {"event": "os.rename", "part": "chunk-", "count": 7}
+EVALUATING = {"event": "open", "part": "results.zarr.aside"}
+
+
+@pytest.mark.parametrize(
+    ("victim", "moment", "resumed_by"), [(1, PLAYING, 2), (0, PLAYING, 1), (0, EVALUATING, 2)]
+)
+def test_a_process_that_is_left_alone_says_so_and_ends(
+    place, start, whole, victim, moment, resumed_by
+):
+    folder = place / f"alone-{victim}-{resumed_by}"
+    survivor = 1 - victim
+    codes, said = pair(start, folder, [moment if i == victim else None for i in (0, 1)])
+    assert codes[victim] == -signal.SIGKILL, said
+    assert codes[survivor] == 1, said
+    sentence = f"process {victim} ended before its work was done; what was played is saved in"
+    assert sentence in " ".join(said[survivor].split())
+    assert "Traceback" not in said[survivor]
+    assert not (folder / "results.zarr").exists()
+    # What was its own to play, the survivor has played.
+    theirs = saved(folder) - (6 if moment is PLAYING else CHUNKS // 2)
+    assert theirs == CHUNKS // 2
+    if resumed_by == 1:
+        finish(start(folder))
+    else:
+        codes, said = pair(start, folder)
+        assert codes == [0, 0], said
     assert_same_files(folder, whole)
 
 
