@@ -8,7 +8,7 @@ all cores at the same time; they take turns, several rounds, and medians are sho
 is stated apart.
 
 It also prints what each part of an episode costs, each compiled and timed alone, and the resident
-memory of a short and of a long run.
+memory of a short and of a long run. `--quick` only shows that all of it works.
 """
 
 import argparse
@@ -22,7 +22,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from projection import CASES, Osqp, program_of
+from projection import CASES, Osqp, program_of, quickly
+from quick import add_quick, hurry
 
 from pdgd_jax import (
     ProjectionInfo,
@@ -298,9 +299,11 @@ class Part(Ours):
 # -- the run -------------------------------------------------------------------------------------
 
 
-def worker(connection, core):
+def worker(connection, core, cases, races):
     """One process: builds what it is asked for, and measures it when told."""
     os.sched_setaffinity(0, {core % os.cpu_count()})
+    CASES.update(cases)  # a new process has read those of the file
+    RACES.update(races)
     jax.config.update("jax_enable_x64", True)
     built = {}
     while True:
@@ -326,12 +329,13 @@ def worker(connection, core):
 class Pool:
     """One process per core, all asked the same at the same time."""
 
-    def __init__(self):
+    def __init__(self, cores=None):
         context = multiprocessing.get_context("spawn")
         self.pipes = []
-        for core in range(os.cpu_count()):
+        for core in range(cores or os.cpu_count() or 1):
             ours, theirs = context.Pipe()
-            context.Process(target=worker, args=(theirs, core), daemon=True).start()
+            arguments = theirs, core, CASES, RACES
+            context.Process(target=worker, args=arguments, daemon=True).start()
             self.pipes.append(ours)
 
     def ask(self, kind, **settings):
@@ -365,7 +369,7 @@ def race(pool, name, rounds):
                 without_epochs.append(without)
     median = {label: float(np.median(values)) for label, values in times.items()}
     ratios = np.array(times["numpy"]) / np.array(times["ours"])
-    cores = os.cpu_count()
+    cores = len(pool.pipes)
     sizes = CASES[name].sizes
     print(f"\n{name}: sizes {sizes}, A = {CASES[name].num_actions}, {lanes} seeds per process")
     for label, text in (("numpy", "NumPy loop with OSQP, 1e-6"), ("ours", "pdgd_jax, 1e-9")):
@@ -395,17 +399,18 @@ def resident(num_episodes, pipe):
     pipe.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
-def memory():
+def memory(short=10**4, long=10**6):
     context = multiprocessing.get_context("spawn")
     peaks = []
-    for num_episodes in (10**4, 10**6):
+    for num_episodes in (short, long):
         ours, theirs = context.Pipe()
         process = context.Process(target=resident, args=(num_episodes, theirs))
         process.start()
         peaks.append(ours.recv())
         process.join()
     print(
-        f"\nresident memory: {peaks[0]:.0f} MiB for 10^4 episodes, {peaks[1]:.0f} MiB for 10^6 "
+        f"\nresident memory: {peaks[0]:.0f} MiB for {short:,} episodes, {peaks[1]:.0f} MiB for "
+        f"{long:,} "
         f"({100 * (peaks[1] / peaks[0] - 1):+.1f}%)"
     )
 
@@ -415,13 +420,20 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", choices=sorted(RACES), help="one case")
     parser.add_argument("--no-memory", action="store_true")
+    add_quick(parser)
     options = parser.parse_args()
-    pool = Pool()
+    rounds, horizons, cores = options.rounds, {}, {}
+    if options.quick:
+        hurry()
+        CASES.update({name: quickly(CASES[name]) for name in RACES})
+        RACES.update({name: Race(2, 100, 2, 30) for name in RACES})
+        rounds, horizons, cores = 1, {"short": 10, "long": 100}, {"cores": 1}
+    pool = Pool(**cores)
     for name in [options.only] if options.only else RACES:
-        race(pool, name, options.rounds)
+        race(pool, name, rounds)
     pool.close()
     if not options.no_memory:
-        memory()
+        memory(**horizons)
 
 
 if __name__ == "__main__":

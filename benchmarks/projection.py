@@ -6,6 +6,7 @@ core, warm-started, factorised once per epoch, tolerance 1e-6). Every solver run
 core, all cores at the same time, each on lanes of its own; the solvers take turns, several rounds,
 and the medians are shown, so that a machine that is busy for a while slows all of them. Compile
 time is stated apart. A second table says what twice the layers cost (`--doublings`: it alone).
+`--quick` only shows that all of it works.
 
 What was tried for `solver="newton"` (AMD EPYC, 512 KiB of L2 per core; microseconds for all lanes
 of a batch unless said otherwise, on a shared machine, most of it measured once), kept unless marked
@@ -82,6 +83,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from quick import add_quick, hurry
 
 from pdgd_jax import ConfidenceSet, Layers, cold_start, project
 
@@ -106,6 +108,19 @@ CASES = {
     "deeper": Case((1, *(10,) * 19, 1), 5, (1, 8), 20, 0, 0, 600),
 }
 DOUBLINGS = (("large", "deep"), ("deep", "deeper"))
+
+
+def quickly(case: Case) -> Case:
+    """As many layers, and as little of everything else as there can be."""
+    return Case(
+        sizes=tuple(min(size, 2) for size in case.sizes),
+        num_actions=2,
+        lanes=(1, case.lanes[-1]),
+        episodes=3,
+        peer_episodes=min(case.peer_episodes, 2),
+        slow_peer_episodes=min(case.slow_peer_episodes, 2),
+        before=2,
+    )
 
 
 class Sequence(NamedTuple):
@@ -445,11 +460,11 @@ class Cvxpy(Peer):
 # -- the run -------------------------------------------------------------------------------------
 
 
-def worker(connection, core, name, sequence):
+def worker(connection, core, case, sequence):
     """One process: builds what it is asked for, and measures it when told."""
     os.sched_setaffinity(0, {core % os.cpu_count()})
     jax.config.update("jax_enable_x64", True)
-    case, built = CASES[name], {}
+    built = {}
     while True:
         request = connection.recv()
         if request is None:
@@ -497,13 +512,13 @@ def contestants(case, everything):
 class Workers:
     """One process per core, all of them for the same case."""
 
-    def __init__(self, name, sequence):
+    def __init__(self, case, sequence, cores=None):
         context = multiprocessing.get_context("spawn")
         self.pipes, self.processes = [], []
-        for core in range(os.cpu_count() or 1):
+        for core in range(cores or os.cpu_count() or 1):
             here, there = context.Pipe()
             process = context.Process(
-                target=worker, args=(there, core, name, sequence), daemon=True
+                target=worker, args=(there, core, case, sequence), daemon=True
             )
             process.start()
             self.pipes.append(here)
@@ -521,10 +536,10 @@ class Workers:
             process.join()
 
 
-def table(name, rounds=3, everything=True):
+def table(name, rounds=3, everything=True, **cores):
     """Measure one case; returns a row for each contestant."""
     case = CASES[name]
-    workers = Workers(name, record(case, max(case.lanes[-1], 2)))
+    workers = Workers(case, record(case, max(case.lanes[-1], 2)), **cores)
     rows = contestants(case, everything)
     measured = {label: [] for label, _, _ in rows}
     for turn in range(rounds):
@@ -550,10 +565,11 @@ def table(name, rounds=3, everything=True):
     ]
 
 
-def doublings(rounds=15, lanes=(1, 8)):
-    """Measure the cases of `DOUBLINGS` in turns; returns a row for each pair and batch."""
-    names = sorted({name for pair in DOUBLINGS for name in pair}, key=list(CASES).index)
-    workers = {name: Workers(name, record(CASES[name], max(lanes))) for name in names}
+def doublings(pairs=DOUBLINGS, rounds=15, lanes=(1, 8), **cores):
+    """Measure the cases of all pairs in turns; returns a row for each pair and batch."""
+    names = sorted({name for pair in pairs for name in pair}, key=list(CASES).index)
+    sequences = {name: record(CASES[name], max(lanes)) for name in names}
+    workers = {name: Workers(CASES[name], sequences[name], **cores) for name in names}
     measured = {(name, count): [] for name in names for count in lanes}
     for _ in range(rounds):
         for name, count in measured:
@@ -563,7 +579,7 @@ def doublings(rounds=15, lanes=(1, 8)):
         each.stop()
     rows = []
     for count in lanes:
-        for pair in DOUBLINGS:
+        for pair in pairs:
             half, whole = (measured[name, count] for name in pair)
             times = [[m.cpu_microseconds for m in found] for found in (half, whole)]
             variables = [
@@ -596,27 +612,38 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--doublings", action="store_true", help="only what twice the layers cost")
     parser.add_argument("--only-osqp", action="store_true", help="leave out the slower solvers")
+    add_quick(parser)
     arguments = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
-    if arguments.doublings:
-        print_doublings()
-        return
+    cases, settings, twice = arguments.cases, {"rounds": arguments.rounds}, {}
+    if arguments.quick:
+        hurry()
+        CASES.update({name: quickly(case) for name, case in CASES.items()})
+        cases = [name for name in cases if CASES[name].peer_episodes]
+        settings = {"rounds": 1, "cores": 1}
+        twice = {"pairs": DOUBLINGS[:1], "lanes": (1,), **settings}
+    if not arguments.doublings:
+        print_table(cases, everything=not arguments.only_osqp, **settings)
+    if arguments.doublings or set(arguments.cases) >= {name for pair in DOUBLINGS for name in pair}:
+        print_doublings(**twice)
+
+
+def print_table(names, **settings):
+    """Every solver on every case."""
     columns = ["instance", "solver", "us per projection and core", "times faster than OSQP"]
     columns += ["residual", "iterations", "slowest lane", "compile s"]
     print("|".join(["", *columns, ""]) + "\n" + "|---" * len(columns) + "|")
-    for name in arguments.cases:
-        for row in table(name, arguments.rounds, not arguments.only_osqp):
+    for name in names:
+        for row in table(name, **settings):
             print(
                 f"| {row['instance']} | {row['solver']} | {row['us']:.0f} | {row['ratio']:.1f} "
                 f"| {row['residual']:.0e} | {row['iterations']:.1f} | {row['slowest_lane']:.1f} "
                 f"| {row['compile_s']:.1f} |",
                 flush=True,
             )
-    if set(arguments.cases) >= {name for pair in DOUBLINGS for name in pair}:
-        print_doublings()
 
 
-def print_doublings():
+def print_doublings(**settings):
     """Twice the layers: plainly, and for twice the variables.
 
     The first and the last layer stay small, so that more than twice the variables have to be found.
@@ -624,7 +651,7 @@ def print_doublings():
     columns = ["layers", "lanes", "us of CPU per projection", "ratio", "ratio of the smallest"]
     columns += ["variables", "ratio for twice the variables", "Newton steps"]
     print("\n" + "|".join(["", *columns, ""]) + "\n" + "|---" * len(columns) + "|")
-    for row in doublings():
+    for row in doublings(**settings):
         print(
             f"| {row['layers']} | {row['lanes']} | {row['us'][0]:.0f} to {row['us'][1]:.0f} "
             f"| {row['ratio']:.2f} | {row['ratio_of_smallest']:.2f} | {row['variables']:.2f} times "

@@ -2,7 +2,7 @@
 
     python benchmarks/scaling.py             everything, some minutes on two quiet cores
     python benchmarks/scaling.py --only S    one table: lanes, devices, S, A, L, m or T
-    python benchmarks/scaling.py --quick     a look at everything, with fewer and smaller cases
+    python benchmarks/scaling.py --quick     only to see that all of it works
 
 Every case has a process of its own, so that its peak memory is its own. PDGD-OPS plays `random`
 instances with confidence_scale 0.1; programs are compiled and warmed up before the clock starts,
@@ -20,6 +20,7 @@ import tempfile
 import time
 
 import numpy as np
+from quick import add_quick, hurry
 
 BASE = {"sizes": [1, 4, 4, 4, 1], "num_actions": 3, "num_constraints": 1}
 BEFORE = 300
@@ -30,6 +31,16 @@ CASES = {
     "L": [{"sizes": [1, *[4] * (L - 1), 1], "x": L} for L in (2, 4, 8, 16)],
     "m": [{"num_constraints": m, "x": m} for m in (1, 4, 16, 64)],
     "T": [{"T": T} for T in (10**4, 10**5, 10**6)],
+}
+# Without the projection, which is nearly all there is to compile.
+HURRY = {"solver": "none", "seconds": 0.1}
+QUICK = {
+    "lanes": [{"lanes": 2, **HURRY}],
+    "S": [{"sizes": [1, S, 1], "x": S, **HURRY} for S in (2, 3)],
+    "A": [{"num_actions": A, "x": A, **HURRY} for A in (2, 3)],
+    "L": [{"sizes": [1, *[2] * (L - 1), 1], "x": L, **HURRY} for L in (2, 3)],
+    "m": [{"num_constraints": m, "x": m, **HURRY} for m in (1, 2)],
+    "T": [{"T": T, "solver": "none"} for T in (50, 100)],
 }
 
 
@@ -44,7 +55,7 @@ def growth(x, times):
 class Case:
     """Blocks of lanes on devices, compiled and warmed up, ready to be measured again and again."""
 
-    def __init__(self, lanes=16, width=None, devices=None, **options):
+    def __init__(self, lanes=16, width=None, devices=None, solver="newton", seconds=1.5, **options):
         import jax
 
         from pdgd_jax import make, pdgd_ops
@@ -54,7 +65,9 @@ class Case:
 
         options = {key: options.get(key, value) for key, value in BASE.items()}
         cmdp = make("random", **options)
-        learner = pdgd_ops(cmdp.layers, cmdp.num_constraints, 10**5, confidence_scale=0.1)
+        learner = pdgd_ops(
+            cmdp.layers, cmdp.num_constraints, 10**5, confidence_scale=0.1, solver=solver
+        )
         self.width = width or width_of(lanes, bytes_per_lane=1)
         self.lanes = lanes
         blocks = -(-lanes // self.width)
@@ -81,7 +94,7 @@ class Case:
         begin = time.perf_counter()
         self.play(self.carry, BEFORE + 20)
         each = (time.perf_counter() - begin) / 20 * self.rounds
-        self.episodes = max(20, round(1.5 / each))
+        self.episodes = max(20, round(seconds / each))
 
     def measure(self):
         """Episodes per second of all lanes together."""
@@ -94,8 +107,8 @@ class Case:
 class LongRun:
     """A whole sweep of T episodes, with its files."""
 
-    def __init__(self, T):
-        self.T, self.compile_seconds, self.width = T, 0.0, 1
+    def __init__(self, T, solver="newton"):
+        self.T, self.solver, self.compile_seconds, self.width = T, solver, 0.0, 1
 
     def measure(self):
         from pdgd_jax import sweep
@@ -106,6 +119,7 @@ class LongRun:
             "seeds": 2,
             "checkpoints": 50,
             "settings": {"horizon": self.T, "confidence_scale": 0.1},
+            "learners": {"solver": self.solver},
         }
         with tempfile.TemporaryDirectory() as folder:
             sweep(configuration, out=f"{folder}/sweep", width=1, on_progress=reports.append)
@@ -124,6 +138,12 @@ def serve():
     jax.config.update("jax_enable_x64", True)
     use_every_core()
     options.pop("x", None)
+    if options.get("solver") == "none":
+        from episodes import NO_PROJECTION
+
+        from pdgd_jax import register_solver
+
+        register_solver("none", NO_PROJECTION)
     case = LongRun(**options) if "T" in options else Case(**options)
     for _ in sys.stdin:
         cpu = time.process_time()
@@ -196,9 +216,10 @@ def lanes_table(cases):
         )
 
 
-def devices_table(lanes, rounds=5):
+def devices_table(lanes, rounds=5, **options):
     """One device that is pinned to one core, against one for each core; in turns."""
-    with Worker(lanes=lanes, core=0) as one, Worker(lanes=lanes) as all_:
+    options["lanes"] = lanes
+    with Worker(core=0, **options) as one, Worker(**options) as all_:
         answers = [(one.measure(), all_.measure()) for _ in range(rounds + 1)][1:]
     speeds = np.array([[answer["speed"] for answer in pair] for pair in answers])
     busy = np.array([[answer["busy"] for answer in pair] for pair in answers])
@@ -249,19 +270,23 @@ def horizon_table(cases):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", choices=[*CASES, "devices"], help="one table")
-    parser.add_argument("--quick", action="store_true", help="fewer and smaller cases")
+    add_quick(parser)
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
         return serve()
+    if options.quick:
+        hurry()
     begin = time.perf_counter()
     for name in [options.only] if options.only else ["lanes", "devices", *"SALmT"]:
-        cases = CASES.get(name, [])[: 2 if options.quick else None]
+        cases = (QUICK if options.quick else CASES).get(name)
         if name == "lanes":
             lanes_table(cases)
+        elif name == "devices" and options.quick:
+            devices_table(4, rounds=1, **HURRY)
         elif name == "devices":
             for lanes in (64, 512):
-                devices_table(lanes, rounds=2 if options.quick else 5)
+                devices_table(lanes)
         elif name == "T":
             horizon_table(cases)
         else:
