@@ -10,13 +10,15 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
+
+from pdgd_jax._interrupt import end_at_once
 
 __all__ = [
     "ANY_OPTION",
@@ -183,44 +185,45 @@ def run_app() -> None:
 
     `ValueError` means bad input, exit code 2; `OSError` (a full disk) a failure, 1; Ctrl-C is 130.
     """
-    with _quick_to_stop():
+    with _quick_to_stop() as interrupted:
         try:
             app()
-        except SystemExit as stop:
-            # Typer turns Ctrl-C into this without a word; a command may have had one of its own.
-            if isinstance(getattr(stop.__context__, "__cause__", None), KeyboardInterrupt):
-                _say("interrupted")
-            raise
-        except ValueError as error:
+        except BaseException as error:
+            if interrupted.is_set():  # whatever the exception has become on its way here
+                _leave()
+            if not isinstance(error, ValueError | OSError):
+                raise
             _say(str(error))
-            sys.exit(2)
-        except OSError as error:
-            _say(str(error))
-            sys.exit(1)
+            sys.exit(2 if isinstance(error, ValueError) else 1)
 
 
 def _say(sentence: str) -> None:
     Console(stderr=True).print(Text(sentence, style="red"), soft_wrap=True)
 
 
-def _leave() -> None:
+def _leave() -> NoReturn:
     Console(stderr=True).show_cursor()
     _say("interrupted")
+    # No ordinary exit: Python might remember the interrupt, and end by the signal instead.
     os._exit(130)
 
 
 @contextlib.contextmanager
-def _quick_to_stop() -> Iterator[None]:
+def _quick_to_stop() -> Iterator[threading.Event]:
     """Let Ctrl-C end the process even where Python cannot: nothing on disk is lost by it.
 
     Python reacts to a signal between two of its own steps, but compiling, or a long piece of a run,
     is a single one: so a thread watches. And the exception may be raised where it is swallowed.
+
+    Yields:
+      Whether it was pressed.
     """
-    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if not usual or threading.current_thread() is not threading.main_thread():
-        yield  # ignored, as in a background job, or handled by someone else
-        return
     noticed, finished = threading.Event(), threading.Event()
+    before = signal.getsignal(signal.SIGINT)
+    usual = before in (signal.default_int_handler, end_at_once)
+    if not usual or threading.current_thread() is not threading.main_thread():
+        yield noticed  # ignored, as in a background job, or handled by someone else
+        return
     reader, writer = socket.socketpair()
     writer.setblocking(False)
 
@@ -246,9 +249,9 @@ def _quick_to_stop() -> Iterator[None]:
     signal.signal(signal.SIGINT, notice)
     threading.Thread(target=watch, daemon=True).start()
     try:
-        yield
+        yield noticed
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, before)
         signal.set_wakeup_fd(wakeup)
         sys.unraisablehook = report
         writer.close()

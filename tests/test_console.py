@@ -51,7 +51,7 @@ def completions(*words):
         "COMP_WORDS": " ".join(["pdgd", *words]),
         "COMP_CWORD": str(len(words)),
     }
-    code = "from pdgd_jax.cli import main; import sys; sys.argv[0] = 'pdgd'; main()"
+    code = "from pdgd_jax.__main__ import main; import sys; sys.argv[0] = 'pdgd'; main()"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False
     )
@@ -129,18 +129,21 @@ register("compiled", waits_in_compiled_code)
 """
 
 
+# A parent that ignores the signal, as a background job does, must not decide the outcome.
+PDGD = """
+import runpy, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+runpy.run_module("pdgd_jax", run_name="__main__")
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("where", ["python", "compiled"])
 def test_ctrl_c_is_one_line_and_exit_code_130(tmp_path, where):
     (tmp_path / "slow_module.py").write_text(textwrap.dedent(MODULE))
-    # A parent that ignores the signal, as a background job does, must not decide the outcome.
-    code = (
-        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
-        f"sys.argv[1:] = ['--import', 'slow_module', 'solve', '{where}'];"
-        "from pdgd_jax.cli import main; main()"
-    )
+    words = ["--import", "slow_module", "solve", where]
     with subprocess.Popen(
-        [sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", PDGD, *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True
     ) as process:
         try:
             while not (tmp_path / "started").exists():
@@ -155,6 +158,34 @@ def test_ctrl_c_is_one_line_and_exit_code_130(tmp_path, where):
     assert err.splitlines()[-1] == "interrupted"
     assert err.count("interrupted") == 1
     assert "Traceback" not in err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [("instances",), ("run", "two-phase", "--episodes", "20")])
+@pytest.mark.parametrize(
+    "moment", ["numpy", "jaxlib._jax", "jax", "optax", "pdgd_jax.cli", "scipy.linalg"]
+)
+def test_ctrl_c_is_clean_from_the_start(words, moment):
+    """Python names every module that it has imported; the pipe is so short that it cannot run on.
+
+    The last two are imported by the application, the others before it.
+    """
+    with subprocess.Popen(
+        [sys.executable, "-X", "importtime", "-c", PDGD, *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        pipesize=4096,
+    ) as process:
+        try:
+            assert any(line.endswith(f" {moment}\n") for line in process.stderr)
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=120)
+        finally:
+            process.kill()
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert "Exception" not in err
 
 
 def test_a_module_of_ones_own_is_imported_first(pdgd, tmp_path, monkeypatch):

@@ -1,0 +1,24 @@
+"""`pdgd` and `python -m pdgd_jax`: the command line, which Ctrl-C ends from the first moment."""
+
+import signal
+import sys
+
+from pdgd_jax._interrupt import end_at_once
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Load the application, which takes a second or two, and run it."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else a background job, say
+        signal.signal(signal.SIGINT, end_at_once)
+    from pdgd_jax.cli import main as run
+
+    try:
+        run()
+    except KeyboardInterrupt:  # just before the application would have caught it, or after
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()
