@@ -1,0 +1,67 @@
+"""How `benchmarks/rates.py` judges growth: on numbers whose growth is known."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+BENCHMARKS = str(Path(__file__).parent.parent / "benchmarks")
+HORIZONS = [1000, 3162, 10_000, 31_623, 100_000]
+
+
+@pytest.fixture(scope="module")
+def rates():
+    sys.path.append(BENCHMARKS)  # as the notebooks do
+    import rates
+
+    sys.path.remove(BENCHMARKS)
+    return rates
+
+
+def seeds_around(medians, spread=0.01):
+    """32 seeds whose median is as given, and which differ by a share of it."""
+    around = 1 + spread * np.linspace(-1, 1, 32)
+    return [median * around for median in medians]
+
+
+def power(exponent):
+    return seeds_around([3 * T**exponent for T in HORIZONS])
+
+
+@pytest.mark.parametrize(("exponent", "verdict"), [(0.5, "pass"), (0.59, "pass"), (0.61, "FAIL")])
+def test_a_power_is_found_and_judged(rates, exponent, verdict):
+    line = rates.judge_slope("violation", HORIZONS, power(exponent), power(1), 0.6)
+    assert (line.what, line.verdict) == ("violation", verdict)
+    assert line.measured.startswith(f"{exponent:.2f}")
+    assert "horizons only" not in line.remark
+
+
+def test_nothing_is_asked_of_what_is_not_positive_at_the_end(rates):
+    below = seeds_around([-1, -2, -3, -4, -5])
+    assert rates.judge_slope("regret", HORIZONS, below, power(1), 0.6).measured == "never positive"
+    falling = seeds_around([5, 2, -3, -4, -5])
+    line = rates.judge_slope("regret", HORIZONS, falling, power(1), 0.6)
+    assert (line.verdict, line.measured) == ("pass", "not positive at the end")
+
+
+def test_a_median_that_seeds_do_not_agree_on_is_not_positive(rates):
+    ends = seeds_around([-1, -2, -3, -4, 1])
+    ends[-1] = 1 + np.linspace(-100, 100, 32)
+    line = rates.judge_slope("regret", HORIZONS, ends, power(1), 0.6)
+    assert line.measured == "never positive"
+
+
+@pytest.mark.parametrize(("exponent", "verdict"), [(0.5, "pass"), (0.7, "FAIL")])
+def test_one_positive_horizon_has_no_slope_and_its_peak_is_judged(rates, exponent, verdict):
+    ends = seeds_around([-1, -2, -3, -4, 50])
+    line = rates.judge_slope("violation", HORIZONS, ends, power(exponent), 0.6)
+    assert (line.what, line.verdict) == ("violation, peak", verdict)
+    assert line.measured.startswith(f"{exponent:.2f}")
+    assert "positive at the last horizon only, 50" in line.remark
+
+
+def test_what_has_no_slope_at_all_is_not_judged(rates):
+    ends = seeds_around([-1, -2, -3, -4, 50])
+    line = rates.judge_slope("violation", HORIZONS, ends, ends, 0.6)
+    assert line.verdict == "not judged"
