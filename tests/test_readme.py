@@ -1,24 +1,67 @@
 """The README, tried as a new user would: every block of Python and every command is executed.
 
-The section "Extending" is tried in `test_extending.py`. The two commands that set up an environment
-are run by `.ci/run`; benchmarks take minutes, so that here they only have to start.
+The section "Extending" is tried in `test_extending.py`. Benchmarks take minutes, so that here they
+are run with `--quick`.
 """
 
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
 import pytest
 
+from tests.test_extending import COMMANDS as TRIED_ELSEWHERE
+
 ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 REST = re.sub(r"\n## Extending\n.*?(?=\n## )", "", README, flags=re.DOTALL)
-BLOCKS = re.findall(r"```python\n(.*?)```", REST, re.DOTALL)
-LINES = "".join(re.findall(r"```sh\n(.*?)```", REST, re.DOTALL)).splitlines()
-COMMANDS = [line for line in LINES if line.startswith("pdgd ")]
-BENCHMARKS = sorted(set(re.findall(r"python (benchmarks/\w+\.py)", README)))
+FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+BLOCKS = [block for language, block in FENCED.findall(REST) if language == "python"]
+LINES = "".join(block for language, block in FENCED.findall(README) if language == "sh")
+INLINE = [" ".join(words.split()) for words in re.findall(r"`([^`]+)`", FENCED.sub("", README))]
+PROGRAMS = ("pdgd ", "python ", "python3 ", "pip ")
+# In their order; one that stands in several places is tried once.
+COMMANDS = list(dict.fromkeys(x for x in [*LINES.splitlines(), *INLINE] if x.startswith(PROGRAMS)))
+
+SET_UP = [line for line in COMMANDS if line.startswith("python3 -m venv ")]
+EXTRAS = [line for line in COMMANDS if line.startswith("pip install ")]
+BENCHMARKS = [line for line in COMMANDS if line.startswith("python benchmarks/")]
+COMPLETION = "pdgd --install-completion"
+PDGD = [line for line in LINES.splitlines() if line.startswith("pdgd ")]
+PDGD = [line for line in PDGD if line not in TRIED_ELSEWHERE]
+
+
+def shell(line, folder, **environment):
+    """Run a line there, as typed with the environment activated; returns what it prints."""
+    path = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ["PATH"]])
+    done = subprocess.run(
+        ["bash", "-c", f"{line}\nexit $?"],  # with a second line the shell stays, as a user's does
+        cwd=folder,
+        env={**os.environ, "PATH": path, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{line}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+    return done.stdout
+
+
+def test_every_command_is_one_of_those_tried():
+    tried = [*SET_UP, *EXTRAS, *BENCHMARKS, *PDGD, *TRIED_ELSEWHERE, COMPLETION]
+    # Prose may name a command by its first words.
+    assert [
+        line for line in COMMANDS if not any(f"{x} ".startswith(f"{line} ") for x in tried)
+    ] == []
+    assert all((SET_UP, EXTRAS, BENCHMARKS, PDGD, TRIED_ELSEWHERE))
+    assert [line for line in LINES.splitlines() if not line.startswith(PROGRAMS)] == []
+
+
+def test_every_block_is_one_of_those_tried():
+    assert {language for language, _ in FENCED.findall(REST)} == {"sh", "python", "bibtex"}
+    assert README.count("\n```") == 2 * len(FENCED.findall(README))
 
 
 @pytest.mark.slow
@@ -30,36 +73,100 @@ def test_python_runs(block, tmp_path):
 @pytest.mark.slow
 def test_commands_run_one_after_the_other(tmp_path):
     """In one folder, since later ones look at what earlier ones have made."""
-    scripts = str(pathlib.Path(sys.executable).parent)
-    environment = {**os.environ, "PATH": os.pathsep.join([scripts, os.environ["PATH"]])}
-    for command in COMMANDS:
-        done = subprocess.run(
-            command, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True
-        )
-        assert done.returncode == 0, f"{command}\n{done.stderr}"
-
-
-def test_every_line_is_one_of_those_tried():
-    kinds = ("pdgd ", "python3 -m venv ", "python benchmarks/", "pip install ")
-    assert [line for line in LINES if not line.startswith(kinds)] == []
-    assert len(COMMANDS) > 5
+    for command in PDGD:
+        shell(command, tmp_path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("benchmark", BENCHMARKS)
-def test_benchmarks_that_numbers_are_quoted_from_start(benchmark):
-    words = [sys.executable, str(ROOT / benchmark), "--help"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    for option in re.findall(rf"python {re.escape(benchmark)}([^`\n]*)", README):
-        for word in option.split():
-            assert not word.startswith("--") or word in done.stdout
+def test_completion_is_installed(tmp_path):
+    assert "bash completion installed" in shell(COMPLETION, tmp_path, HOME=str(tmp_path))
+    assert "pdgd" in (tmp_path / ".bash_completions" / "pdgd.sh").read_text()
 
 
-def test_the_two_commands_that_set_up_an_environment():
-    commands = re.findall(r"^python3 -m venv .*$", README, re.MULTILINE)
-    assert len(commands) == 2
-    assert commands[1].endswith("-m pytest")
+# What the README quotes from each benchmark, as the benchmark names it.
+QUOTED = {
+    "rates": (
+        "slater, rho =",
+        "no slater, rho =",
+        "adversarial, rho =",
+        "reward / OPT, worst seed",
+        "P covered",
+        "multiplier, theory",
+        "T needed",
+    ),
+    "episodes": (
+        "small: sizes",
+        "large: sizes",
+        "NumPy loop with OSQP, 1e-6",
+        "pdgd_jax, 1e-9",
+        "if OSQP's programs of new epochs came built and factorised",
+        "all but the projection",
+        "compile time",
+        "resident memory",
+    ),
+    "projection": (
+        "| small | newton 1e-9, 1 lanes |",
+        "| small | newton 1e-9, 256 lanes |",
+        "| small | newton float32 1e-5, 256 lanes |",
+        "| small | jaxopt BoxOSQP 1e-6, 4 lanes |",
+        "| large | newton 1e-9, 1 lanes |",
+        "| large | newton 1e-9, 32 lanes |",
+        "| large | newton float32 1e-5, 32 lanes |",
+        *(
+            f"| {size} | {peer} |"
+            for size in ("small", "large")
+            for peer in (
+                "OSQP (C), warm, 1e-6",
+                "PIQP, cold, 1e-8",
+                "CVXPY + OSQP, 1e-6",
+                "Clarabel, cold, 1e-11",
+            )
+        ),
+        "| 5 to 10 | 1 |",
+    ),
+    "scaling": (
+        "lanes (",
+        "1, pinned to a core",
+        "by CPU time, which other work",
+        *(f"CPU time per episode ~ {name}^" for name in "SALm"),
+        "peak memory ~ T^",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", BENCHMARKS)
+def test_benchmarks_that_numbers_are_quoted_from(command):
+    printed = shell(f"{command} --quick", ROOT)
+    assert "the numbers mean nothing" in printed
+    name = re.search(r"benchmarks/(\w+)\.py", command)[1]
+    assert [row for row in QUOTED[name] if row not in printed] == []
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory):
+    """The repository as it is cloned, with an environment that can reach an index of packages."""
+    folder = tmp_path_factory.mktemp("clone")
+    unwanted = shutil.ignore_patterns(".*", "__pycache__", "site")
+    shutil.copytree(ROOT, folder, ignore=unwanted, dirs_exist_ok=True)
+    shell("python3 -m venv .venv", folder)
+    try:
+        shell(".venv/bin/pip download --no-deps -d probe typer", folder)
+    except AssertionError as error:
+        pytest.skip(f"pip cannot reach an index: {error.args[0].splitlines()[-1]}")
+    return folder
+
+
+@pytest.mark.slow
+def test_an_environment_is_set_up(clone):
+    """The two commands word for word, but that the tests are only collected here."""
+    assert len(SET_UP) == 2
+    assert SET_UP[1].endswith(" -m pytest")
+    assert "guarantees:" in shell(SET_UP[0], clone)
+    collected = shell(SET_UP[1], clone, PYTEST_ADDOPTS="--collect-only -q -n0")
+    assert "tests/test_readme.py::test_every_command_is_one_of_those_tried" in collected
+    for line in EXTRAS:
+        shell(f". .venv/bin/activate && {line} --dry-run", clone)
 
 
 def test_figures_are_there():
