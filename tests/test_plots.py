@@ -87,6 +87,15 @@ def test_multipliers_have_a_curve_for_each_constraint():
     assert one.get_color() == two.get_color()
 
 
+def test_a_learner_without_multipliers_is_named_all_the_same():
+    data = results(learner=("pdgd-ops", "uniform"), constraints=1)
+    data["multipliers"].loc[{"learner": "uniform"}] = 0
+    axes = plots.multipliers(data)
+    named = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert named == ["pdgd-ops", "uniform: none"]
+    assert [line.get_label() for line in axes.get_lines() if len(line.get_xdata())] == ["pdgd-ops"]
+
+
 def test_the_average_reward_is_drawn_with_one_optimum():
     data = results(learner=("pdgd-ops", "uc-o-gdps"))
     curves = lines_of(plots.reward(data))

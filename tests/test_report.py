@@ -133,7 +133,7 @@ def test_unconverged_and_unfinished_runs_are_announced():
 def test_what_was_run_is_said():
     text = report_of(results(instance=("here", "there")))
     words = " ".join(Page(text).text)
-    for word in ("made up", "key 7", "solver newton", "jax 0.10.0", "2026-01-01 00:00:00"):
+    for word in ("made up", "key 7", "solver newton", "jax 0.10.0", "2026-01-01 00:00 UTC."):
         assert word in " ".join(words.split())
     first, *_ = Page(text).tables
     assert first[1] == ["here", "random", "sizes = 1, 3, 3, 1, num_actions = 2"]

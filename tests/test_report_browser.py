@@ -126,6 +126,16 @@ def test_it_opens_offline_with_every_figure(visit, data):
     assert shown[-1][-1] == pytest.approx(end, rel=1e-4)
 
 
+def test_what_is_not_drawn_is_named(visit):
+    page = visit("usual")
+    note = page.locator('figure[data-name="iterations"] p')
+    assert note.inner_text() == "Zero or unknown throughout, so not drawn: uniform."
+    assert page.locator('figure[data-name="regret"] p').count() == 0
+    page.select_option("#choices select[aria-label=horizon]", label="all")
+    playwright.expect(note).to_have_count(1)
+    playwright.expect(note).to_contain_text("uniform, T = 100; uniform, T = 1,000.")
+
+
 def test_a_click_in_the_legend_hides_a_line_with_its_band(visit):
     page = visit("usual")
     legend = page.locator('figure[data-name="regret"] .legendtoggle')
@@ -178,6 +188,12 @@ def test_two_cells_are_compared(visit, data):
     assert shown[0] == "regret"
     np.testing.assert_allclose([float(text) for text in shown[1:]], [a, b, b - a], rtol=1e-3)
     expect_legend(page, "pair-regret", ["A: uniform, T = 100", "B: pdgd-ops, T = 1,000"])
+    # However small, a difference is not written as 0.
+    residual = page.locator('#difference tr[data-measure="largest residual"] td').all_inner_texts()
+    gap = data.residual.isel(checkpoint=-1).median("seed").squeeze()
+    gap = float(gap.sel(learner="pdgd-ops", horizon=1000) - gap.sel(learner="uniform", horizon=100))
+    assert 0 < gap < 1e-6
+    assert float(residual[-1]) == pytest.approx(gap, rel=1e-3)
 
 
 @pytest.mark.parametrize("name", ["usual", "hostile"])

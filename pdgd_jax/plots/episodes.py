@@ -120,6 +120,8 @@ def multipliers(
 ) -> "Axes":
     r"""The multipliers $\lambda_t$ against episodes, one curve for each constraint.
 
+    Of a learner that has none, whose multipliers are 0 throughout, the legend says so.
+
     Args:
       source: the results.
       bounds: mark the ceiling $T^{1/4}$, and $\zeta$ of Theorem 4 where that applies.
@@ -257,7 +259,8 @@ def _against_episodes(
 ) -> "Axes":
     dataset = as_dataset(source)
     quantity = quantity_of(name, dataset)
-    curves = _curves(dataset, quantity)
+    cells = cells_of(dataset)
+    curves = _curves(dataset, quantity, cells)
     with canvas(ax) as axes:
         if quantity.label.endswith(("regret", "violation")):
             axes.axhline(0, color="black", lw=0.4)
@@ -269,6 +272,9 @@ def _against_episodes(
                 draw_guides(axes, np.linspace(0, last, 200), ends[highest], "t")
         if bounds is not None:
             _draw_bounds(axes, curves, bounds, ends)
+        for cell in cells:
+            if all(curve.cell is not cell for curve in curves):
+                axes.plot([], [], " ", label=plain(f"{cell.label}: none"))
         finish(axes, quantity.axis, ax is None)
     return axes
 

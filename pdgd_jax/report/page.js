@@ -48,6 +48,14 @@
     Plotly.react(place, traces, look, CONFIG);
   }
 
+  // Below a figure, whose lines are missing there: a learner may have no multipliers at all.
+  function noteMissing(place, name, cells, label) {
+    const missing = cells.filter((cell) => !cell.bands[name]).map((cell) => label(cell) || "all runs");
+    const words = missing.length ? `Zero or unknown throughout, so not drawn: ${missing.join("; ")}.` : "";
+    place.parentElement.querySelector("p")?.remove();
+    if (words) place.after(element("p", {}, words));
+  }
+
   function layout(axis, log, horizontal = "episodes") {
     const grid = { gridcolor: css("--line"), zerolinecolor: css("--soft"), automargin: true };
     return {
@@ -160,6 +168,7 @@
       look.yaxis.type = logarithmic ? "log" : "linear";
       if (quantity.logarithmic) look.yaxis.exponentformat = "power";
       draw(place, found, look);
+      noteMissing(place, name, cells, labelled);
     }
     drawHorizons(parent);
   }
@@ -254,7 +263,8 @@
       for (const end of [a, b]) {
         row.append(element("td", { class: "number" }, end.text, element("small", {}, end.band)));
       }
-      const words = gap === null ? "–" : `${gap > 0 ? "+" : ""}${gap.toLocaleString("en")}`;
+      const digits = Math.abs(gap) < 1e-3 ? String(gap) : gap?.toLocaleString("en");  // or 1e-9 is 0
+      const words = gap === null ? "–" : `${gap > 0 ? "+" : ""}${digits}`;
       row.append(element("td", { class: "number" }, words));
       body.append(row);
     }
@@ -270,6 +280,7 @@
       const found = traces(name, two, (cell, i) => `${letters[i]}: ${cell.label || "all runs"}`);
       const place = figure(parent, `pair-${name}`, quantity.label);
       draw(place, found, layout(quantity.axis, false));
+      noteMissing(place, name, two, (cell) => letters[two.indexOf(cell)]);
     }
   }
 

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from html import escape
 from typing import Any, NamedTuple
 
@@ -25,8 +26,8 @@ def summary(dataset: xarray.Dataset, cells: list[Cell]) -> str:
         f"{count_in_words(episodes, 'episode')} in all",
     ]
     created = dataset.attrs.get("created")
-    date = f"; {created.replace('T', ' ').partition('.')[0]}" if created else ""
-    return escape(", ".join(words) + date + ".")
+    date = f"; {datetime.fromisoformat(created):%Y-%m-%d %H:%M %Z}" if created else ""
+    return escape(", ".join(words) + date.rstrip() + ".")
 
 
 def warnings(cells: list[Cell]) -> str:
