@@ -13,7 +13,7 @@ from rich.text import Text
 
 from pdgd_jax._files import publish, writing
 from pdgd_jax._names import nearest
-from pdgd_jax.console import app, completing, examples
+from pdgd_jax.console import app, check_parent, completing, examples
 
 if TYPE_CHECKING:
     import xarray
@@ -118,7 +118,7 @@ def report(
     target = folder / "report.html" if out is None else out
     if target.suffix not in (".html", ".htm"):
         raise ValueError(f"--out must end in .html; got {target.name!r}.")
-    _check_parent(target)
+    check_parent(target)
     write_report(_results(folder, select or []), target)
     Console().print(Text(f"report written to {target}"), soft_wrap=True)
 
@@ -139,13 +139,8 @@ def _target(figure: str, kind: Format | None, out: Path | None) -> tuple[str, Pa
         raise ValueError(f"--out must end in .pdf, .png or .svg, or --format name one; got {out}.")
     if kind is not None and ending in list(Format) and ending != kind:
         raise ValueError(f"--format {kind.value} and --out {out} disagree.")
-    _check_parent(out)
+    check_parent(out)
     return (ending if kind is None else kind.value), out
-
-
-def _check_parent(path: Path) -> None:
-    if not path.parent.is_dir():
-        raise ValueError(f"the folder {path.parent} does not exist.")
 
 
 def _results(folder: Path, select: list[str]) -> "xarray.Dataset":

@@ -10,6 +10,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -22,8 +23,10 @@ from pdgd_jax._interrupt import end_at_once
 
 __all__ = [
     "ANY_OPTION",
+    "EXIT_CODES",
     "AsJson",
     "app",
+    "check_parent",
     "completing",
     "configuration_names",
     "examples",
@@ -104,6 +107,12 @@ def whole(option: str, number: float) -> int:
     if not (number >= 1 and float(number).is_integer()):
         raise ValueError(f"{option} must be a whole number, at least 1; got {number:g}.")
     return int(number)
+
+
+def check_parent(path: Path) -> None:
+    """Refuse a file in a folder that is not there."""
+    if not path.parent.is_dir():
+        raise ValueError(f"the folder {path.parent} does not exist.")
 
 
 def literal(word: str) -> Any:

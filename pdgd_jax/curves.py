@@ -22,6 +22,7 @@ __all__ = [
     "band_of",
     "cells_of",
     "quantity_of",
+    "shares_of",
     "slope_of",
 ]
 
@@ -235,6 +236,12 @@ def slope_of(horizons: NDArray, medians: NDArray) -> float:
     if drawn.sum() < 2:
         return float("nan")
     return float(np.polyfit(np.log(horizons[drawn]), np.log(medians[drawn]), 1)[0])
+
+
+def shares_of(measured: NDArray, bound: NDArray) -> NDArray:
+    """Measured / bound; a bound of 0 is used not at all, or beyond measure."""
+    nothing = np.where(measured > bound, np.inf, 0.0)
+    return np.where(bound > 0, measured / np.where(bound > 0, bound, 1), nothing)
 
 
 def _heeds(dataset: xarray.Dataset, dim: str) -> bool:

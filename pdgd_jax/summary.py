@@ -1,7 +1,7 @@
 """A run in words and numbers: what `pdgd run` prints and saves. No mathematics of its own."""
 
+import io
 import json
-import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,8 +10,9 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
+from pdgd_jax._files import publish, writing
 from pdgd_jax._pytree import on_host
-from pdgd_jax.console import plain_table
+from pdgd_jax.console import check_parent, plain_table
 from pdgd_jax.evaluation import Evaluation
 from pdgd_jax.simulate import History
 from pdgd_jax.textplot import curve
@@ -179,8 +180,7 @@ def check_out(path: Path) -> None:
         raise ValueError(f"--out must end in .npz; got {path.name!r}.")
     if path.exists():
         raise ValueError(f"{path} exists already; choose another name or remove it.")
-    if not path.parent.is_dir():
-        raise ValueError(f"the folder {path.parent} does not exist.")
+    check_parent(path)
 
 
 def save(path: Path, facts: dict[str, Any], history: History, result: Evaluation) -> None:
@@ -193,6 +193,7 @@ def save(path: Path, facts: dict[str, Any], history: History, result: Evaluation
         name = jax.tree_util.keystr(where, simple=True, separator=".")
         arrays[f"history.{name}"] = on_host(leaf)
     arrays["summary"] = np.array(json.dumps(facts))
-    temporary = path.with_name(f".{path.stem}.partial.npz")
-    np.savez_compressed(temporary, **arrays)
-    os.replace(temporary, path)
+    content = io.BytesIO()
+    np.savez_compressed(content, **arrays)
+    with writing(path.parent):
+        publish(path.parent, {path.name: content.getvalue()})

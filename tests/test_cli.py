@@ -1,3 +1,4 @@
+import errno
 import io
 import json
 
@@ -117,6 +118,18 @@ def test_run_learns_and_says_so(pdgd, tmp_path):
     code, _, err = pdgd(*words, "--out", str(out))
     assert code == 2
     assert "exists already" in err
+
+
+def test_a_run_that_cannot_be_saved_says_so_and_leaves_nothing(pdgd, tmp_path, monkeypatch):
+    def full(*names):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    words = ("run", "two-phase", "--episodes", "20", "--seeds", "1", "--learner", "uniform")
+    code, out, err = pdgd(*words, "--out", str(tmp_path / "result.npz"))
+    assert (code, out) == (1, "")
+    assert f"no room is left on the disk of {tmp_path}" in err
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("learner", ["uniform", "best-feasible", "most-feasible"])

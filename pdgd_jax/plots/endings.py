@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray
 
-from pdgd_jax.curves import Cell, as_dataset, band_of, cells_of, quantity_of, slope_of
+from pdgd_jax.curves import Cell, as_dataset, band_of, cells_of, quantity_of, shares_of, slope_of
 from pdgd_jax.evaluation import Evaluation
 from pdgd_jax.plots.canvas import (
     COLOURS,
@@ -168,7 +168,7 @@ def certificates(source: Results, *, ax: "Axes | None" = None) -> "Axes":
             for what in ("measured", "bound", "status")
         )
         for row, (measured, bound, status) in enumerate(zip(*(n.T for n in numbers), strict=True)):
-            shares = _shares(measured, bound)[status != "does not apply"]
+            shares = shares_of(measured, bound)[status != "does not apply"]
             if len(shares):
                 found.append((row, number, float(np.max(shares)), bool((status == "fails").any())))
     positive = [share for *_, share, _ in found if 0 < share < math.inf]
@@ -195,9 +195,3 @@ def certificates(source: Results, *, ax: "Axes | None" = None) -> "Axes":
         axes.set_xlabel("measured / bound")
         legend(axes, ax is None)
     return axes
-
-
-def _shares(measured: NDArray, bound: NDArray) -> NDArray:
-    """Measured / bound; a bound of 0 is used not at all, or beyond measure."""
-    nothing = np.where(measured > bound, math.inf, 0.0)
-    return np.where(bound > 0, measured / np.where(bound > 0, bound, 1), nothing)

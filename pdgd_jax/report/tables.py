@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray
 
-from pdgd_jax.curves import Cell
+from pdgd_jax.curves import Cell, shares_of
 from pdgd_jax.report.measures import MEASURES, count_in_words, end_of, last, number_in_words
 
 __all__ = ["certificates_tables", "results_table", "summary", "warnings", "what_was_run"]
@@ -213,8 +213,7 @@ def _judged(cell: Cell, number: int) -> _Judged:
     why = next((str(word) for word in reason[~applies] if word), "")
     if not applies.any():
         return _Judged(math.nan, math.nan, math.nan, 0, 0, len(status), why)
-    safe = np.where(bound > 0, bound, 1)
-    share = np.where(bound > 0, measured / safe, np.where(measured > bound, np.inf, 0.0))
+    share = shares_of(measured, bound)
     worst = int(np.argmax(np.where(applies, share, -np.inf)))
     holds, fails = int((status == "holds").sum()), int((status == "fails").sum())
     return _Judged(
