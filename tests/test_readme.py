@@ -1,13 +1,12 @@
 """The README, tried as a new user would: every block of Python and every command is executed.
 
-The section "Extending" is tried in `test_extending.py`. Benchmarks take minutes, so that here they
-are run with `--quick`.
+The section "Extending" is tried in `test_extending.py`, benchmarks in `test_readme_benchmarks.py`,
+what sets up an environment in `test_readme_setup.py`.
 """
 
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 
@@ -81,92 +80,6 @@ def test_commands_run_one_after_the_other(tmp_path):
 def test_completion_is_installed(tmp_path):
     assert "bash completion installed" in shell(COMPLETION, tmp_path, HOME=str(tmp_path))
     assert "pdgd" in (tmp_path / ".bash_completions" / "pdgd.sh").read_text()
-
-
-# What the README quotes from each benchmark, as the benchmark names it.
-QUOTED = {
-    "rates": (
-        "slater, rho =",
-        "no slater, rho =",
-        "adversarial, rho =",
-        "reward / OPT, worst seed",
-        "P covered",
-        "multiplier, theory",
-        "T needed",
-    ),
-    "episodes": (
-        "small: sizes",
-        "large: sizes",
-        "NumPy loop with OSQP, 1e-6",
-        "pdgd_jax, 1e-9",
-        "if OSQP's programs of new epochs came built and factorised",
-        "all but the projection",
-        "compile time",
-        "resident memory",
-    ),
-    "projection": (
-        "| small | newton 1e-9, 1 lanes |",
-        "| small | newton 1e-9, 256 lanes |",
-        "| small | newton float32 1e-5, 256 lanes |",
-        "| small | jaxopt BoxOSQP 1e-6, 4 lanes |",
-        "| large | newton 1e-9, 1 lanes |",
-        "| large | newton 1e-9, 32 lanes |",
-        "| large | newton float32 1e-5, 32 lanes |",
-        *(
-            f"| {size} | {peer} |"
-            for size in ("small", "large")
-            for peer in (
-                "OSQP (C), warm, 1e-6",
-                "PIQP, cold, 1e-8",
-                "CVXPY + OSQP, 1e-6",
-                "Clarabel, cold, 1e-11",
-            )
-        ),
-        "| 5 to 10 | 1 |",
-    ),
-    "scaling": (
-        "lanes (",
-        "1, pinned to a core",
-        "by CPU time, which other work",
-        *(f"CPU time per episode ~ {name}^" for name in "SALm"),
-        "peak memory ~ T^",
-    ),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("command", BENCHMARKS)
-def test_benchmarks_that_numbers_are_quoted_from(command):
-    printed = shell(f"{command} --quick", ROOT)
-    assert "the numbers mean nothing" in printed
-    name = re.search(r"benchmarks/(\w+)\.py", command)[1]
-    assert [row for row in QUOTED[name] if row not in printed] == []
-
-
-@pytest.fixture(scope="module")
-def clone(tmp_path_factory):
-    """The repository as it is cloned, with an environment that can reach an index of packages."""
-    folder = tmp_path_factory.mktemp("clone")
-    unwanted = shutil.ignore_patterns(".*", "__pycache__", "site")
-    shutil.copytree(ROOT, folder, ignore=unwanted, dirs_exist_ok=True)
-    shell("python3 -m venv .venv", folder)
-    try:
-        shell(".venv/bin/pip download --no-deps -d probe typer", folder)
-    except AssertionError as error:
-        pytest.skip(f"pip cannot reach an index: {error.args[0].splitlines()[-1]}")
-    return folder
-
-
-@pytest.mark.slow
-def test_an_environment_is_set_up(clone):
-    """The two commands word for word, but that the tests are only collected here."""
-    assert len(SET_UP) == 2
-    assert SET_UP[1].endswith(" -m pytest")
-    assert "guarantees:" in shell(SET_UP[0], clone)
-    collected = shell(SET_UP[1], clone, PYTEST_ADDOPTS="--collect-only -q -n0")
-    assert "tests/test_readme.py::test_every_command_is_one_of_those_tried" in collected
-    for line in EXTRAS:
-        shell(f". .venv/bin/activate && {line} --dry-run", clone)
 
 
 def test_figures_are_there():
