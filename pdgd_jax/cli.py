@@ -19,6 +19,7 @@ import pdgd_jax
 import pdgd_jax.cli_figures  # their commands join the application
 import pdgd_jax.cli_sweep
 from pdgd_jax import oracle, theory
+from pdgd_jax._words import count_in_words
 from pdgd_jax.cmdp import CMDP
 from pdgd_jax.console import (
     ANY_OPTION,
@@ -279,7 +280,7 @@ def run_(
             nonlocal begin
             if done == 0:
                 begin = time.perf_counter()
-                progress.update(task, description=f"{name}, {seeds} seeds")
+                progress.update(task, description=f"{name}, {count_in_words(seeds, 'seed')}")
                 return
             speed = done * seeds / (time.perf_counter() - begin)
             progress.update(task, completed=done * seeds, rate=f"{speed:,.0f} episodes/s")
@@ -304,7 +305,8 @@ def run_(
         return
     console = Console()
     speed = f"{seconds:.1f} s, {T * seeds / seconds:,.0f} episodes/s"
-    title = f"{learner} on {name}: {T:,} episodes, {seeds} seeds ({speed})"
+    played = f"{count_in_words(T, 'episode')}, {count_in_words(seeds, 'seed')}"
+    title = f"{learner} on {name}: {played} ({speed})"
     console.print(Text(title, style="bold"), soft_wrap=True)
     print_summary(console, facts, history, result, all_=certificates)
     if learner == "pdgd-ops" and rates == "theory":

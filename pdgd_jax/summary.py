@@ -12,6 +12,7 @@ from rich.text import Text
 
 from pdgd_jax._files import publish, writing
 from pdgd_jax._pytree import on_host
+from pdgd_jax._words import number_in_words
 from pdgd_jax.console import check_parent, plain_table
 from pdgd_jax.evaluation import Evaluation
 from pdgd_jax.simulate import History
@@ -47,13 +48,8 @@ class Estimate(NamedTuple):
 
     def __str__(self) -> str:
         if np.isnan(self.half_width):
-            return _number(self.mean)
-        return f"{_number(self.mean)} ± {_number(self.half_width, digits=2)}"
-
-
-def _number(value: float, digits: int = 4) -> str:
-    """With so many digits that matter, and all those before the point."""
-    return f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:,.{digits}g}"
+            return number_in_words(self.mean)
+        return f"{number_in_words(self.mean)} ± {number_in_words(self.half_width, digits=2)}"
 
 
 def summarise(history: History, result: Evaluation) -> dict[str, Any]:
@@ -119,7 +115,7 @@ def print_summary(
         table.add_row(label, str(estimate), str(each))
 
     row("reward", "reward")
-    table.add_row("OPT", _number(episodes * facts["opt"]), _number(facts["opt"]))
+    table.add_row("OPT", number_in_words(episodes * facts["opt"]), number_in_words(facts["opt"]))
     row("regret", "regret")
     row("violation, worst constraint", "violation")
     row("violation, positive parts", "positive_violation")

@@ -137,7 +137,7 @@ def test_run_with_learners_to_compare_with(pdgd, learner):
     words = ("run", "random", "--episodes", "50", "--seeds", "1", "--learner", learner)
     code, text, _ = pdgd(*words, "--sizes", "1,2,1", "--num-actions", "2")
     assert code == 0
-    assert f"{learner} on random: 50 episodes, 1 seeds" in text
+    assert f"{learner} on random: 50 episodes, 1 seed (" in text
 
 
 def test_run_without_a_name_takes_options_of_the_usual_instance(pdgd):

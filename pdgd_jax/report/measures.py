@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray
 
+from pdgd_jax._words import number_in_words
 from pdgd_jax.curves import Cell
 
 __all__ = [
@@ -14,10 +15,8 @@ __all__ = [
     "MEASURES",
     "End",
     "Measure",
-    "count_in_words",
     "end_of",
     "last",
-    "number_in_words",
 ]
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
@@ -84,15 +83,3 @@ class End(NamedTuple):
 def end_of(measure: Measure, cell: Cell) -> End:
     """Where the runs of a cell ended."""
     return End.of(measure.of(cell.data))
-
-
-def number_in_words(value: float) -> str:
-    """With four digits that matter, and all those before the point."""
-    if not math.isfinite(value):
-        return "-" if math.isnan(value) else ("∞" if value > 0 else "-∞")
-    return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:,.4g}"
-
-
-def count_in_words(number: int, what: str) -> str:
-    """As in 1 seed, 2 seeds."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray
 
+from pdgd_jax._words import count_in_words, number_in_words
 from pdgd_jax.curves import Cell, shares_of
-from pdgd_jax.report.measures import MEASURES, count_in_words, end_of, last, number_in_words
+from pdgd_jax.report.measures import MEASURES, end_of, last
 
 __all__ = ["certificates_tables", "results_table", "summary", "warnings", "what_was_run"]
 
