@@ -23,7 +23,7 @@ from pdgd_jax.console import (
     plain_table,
     print_json,
 )
-from pdgd_jax.distributed import join, leave
+from pdgd_jax.distributed import join, leave, use_cores
 from pdgd_jax.plan import plan_of
 
 if TYPE_CHECKING:
@@ -86,6 +86,8 @@ def sweep_(
     the same command goes on where it was, to the same bits. Ctrl-C twice stops at once.
     """
     asked = read_configuration(configuration)
+    if devices is not None:
+        use_cores(devices)
     if distributed or coordinator or num_processes is not None or process_id is not None:
         join(coordinator, num_processes, process_id)
     if dry_run:

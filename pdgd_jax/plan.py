@@ -40,9 +40,9 @@ _EPISODE_SECONDS = 2e-6
 _TRIPLE_SECONDS = 1.5e-7
 _SAVE_SECONDS = 5.0
 
-# A block wider than this gains nothing on a CPU, and one narrower loses; others like it wide.
-_WIDTHS = {"cpu": (8, 64)}
-_OTHER_WIDTHS = (4096, 4096)
+# A block wider than this gains nothing.
+_MOST_LANES_CPU = 64
+_MOST_LANES = 4096
 _MEMORY_OF_BLOCK = 2**30
 
 
@@ -277,9 +277,8 @@ def plan_of(
 
     Args:
       configuration: what to sweep over.
-      width: how many lanes a device plays at once; by default between 8 and 64 on a CPU, so that
-        there are at least eight blocks if there are enough lanes and two in any case, and less if
-        a block would take more than a gibibyte.
+      width: how many lanes a device plays at once; by default at most 64 on a CPU, see `width_of`,
+        and less if a block would take more than a gibibyte.
       save_every: after how many episodes a block is saved at the latest; by default about as many
         as take five seconds.
 
@@ -406,11 +405,20 @@ def _group(
 
 
 def width_of(lanes: int, bytes_per_lane: int) -> int:
-    """How many of so many lanes a device plays at once."""
-    least, most = _WIDTHS.get(jax.default_backend(), _OTHER_WIDTHS)
+    """How many of so many lanes a device plays at once.
+
+    On a CPU narrow blocks use more cores but cost more per lane, above all between powers of two,
+    see `benchmarks/scaling.py`: hence two blocks in any case, more as soon as they are 8 wide, four
+    of 16 rather than eight of 8, and eight of up to 64.
+    """
+    most = max(1, _MEMORY_OF_BLOCK // bytes_per_lane)
     if jax.default_backend() == "cpu":
-        least = min(least, math.ceil(lanes / 2))  # a narrow block on each of two cores beats one
-    aim = min(max(lanes // 8, least), most, max(1, _MEMORY_OF_BLOCK // bytes_per_lane))
+        aim = max(min(math.ceil(lanes / 2), 8), min(lanes // 4, 16), lanes // 8)
+        aim = min(aim, most, _MOST_LANES_CPU)
+        if aim >= 8:
+            return 1 << (aim.bit_length() - 1)
+    else:
+        aim = min(most, _MOST_LANES)
     return math.ceil(lanes / math.ceil(lanes / aim))  # blocks as equal as can be
 
 

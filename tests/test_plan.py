@@ -99,7 +99,18 @@ def test_what_lanes_play_has_the_shape_of_their_group():
 
 
 @pytest.mark.parametrize(
-    ("lanes", "width", "blocks"), [(1, 1, 1), (8, 4, 2), (9, 5, 2), (64, 8, 8), (4096, 64, 64)]
+    ("lanes", "width", "blocks"),
+    [
+        (1, 1, 1),
+        (8, 4, 2),
+        (9, 5, 2),
+        (20, 8, 3),
+        (32, 8, 4),
+        (64, 16, 4),
+        (100, 16, 7),
+        (200, 16, 13),
+        (4096, 64, 64),
+    ],
 )
 def test_blocks_are_equally_wide(lanes, width, blocks):
     [group] = plan(SMALL, seeds=lanes).groups

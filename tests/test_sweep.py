@@ -1,4 +1,7 @@
 import json
+import os
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -252,6 +255,22 @@ def test_numbers_and_sizes_do_not_trace_again():
     sweep(many | {"key": 5, "seeds": 5}, devices=1, width=2, save_every=10**6)
     # Planning looks at the policy of a learner; nothing else may trace it again.
     assert len(traces) == before
+
+
+def test_no_more_cores_become_devices_than_are_used():
+    code = """if True:
+        import jax
+        from pdgd_jax.distributed import use_cores, use_every_core
+        use_every_core()
+        use_cores(4)
+        assert jax.config.values["jax_num_cpu_devices"] == 3
+        use_cores(2)
+        assert len(jax.devices()) == 2
+        use_cores(1)  # too late
+        assert len(jax.devices()) == 2
+    """
+    environment = os.environ | {"JAX_NUM_CPU_DEVICES": "3"}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
 
 
 def test_too_many_devices_are_refused():
