@@ -53,11 +53,18 @@ from pdgd_jax.projection.problem import (
 __all__ = ["WarmStart", "solver"]
 
 LOCAL_STEPS = 25
+# A mass may jump to and fro between two pieces, over the one that holds the solution: from this
+# step on, every other step moves the masses by half.
+LATE = 7
 GLOBAL_STEPS = 1000
 # Near the solution the globalised loop may crawl where a step of the local one is exact: it hands
 # over at this residual, and only in the last round goes all the way itself.
 HAND_OVER = 1e-6
 ROUNDS = 3
+
+# The share of what a state loses that its potential makes up for in `_predict`: where steps are
+# fewest. With all of it less would flow in, too.
+RESPONSE = 0.6
 
 # A first, an inner and a last layer; shorter horizons are padded by layers without actions.
 MIN_LAYERS = 3
@@ -69,15 +76,28 @@ VARIABLES_AT_ONCE = 2**24
 
 
 class WarmStart(NamedTuple):
-    """What the next projection of a sequence starts from.
+    """What the next projection of a sequence starts from: a solution, and what it was for.
 
     Attributes:
       potential: `[L, S]`, $y$.
       mass: `[C]`, $q(x, a)$ of every cone (see `_Cones`); 0 where it is not known.
+      gain: `[C]`, by how much the mass grows with the target; 0 where it is not known.
+      target: `[C]`, the mean target of every cone.
+      last: `[S, A]`, the target of the last layer.
     """
 
     potential: Array
     mass: Array
+    gain: Array
+    target: Array
+    last: Array
+
+
+class _Guess(NamedTuple):
+    """Where the pieces are to be found."""
+
+    potential: Array  # [L, S, B]
+    mass: Array  # [C B]
 
 
 class _Cones(NamedTuple):
@@ -142,7 +162,7 @@ def _around(potential: Array, num_actions: int) -> tuple[Array, Array]:
 
 
 class _Iterate(NamedTuple):
-    start: WarmStart  # potential [L, S, B], mass [C B]
+    start: _Guess
     pieces: ConePieces
     last: Array  # [S, A, B], the occupancy of the last layer
     gradient: Array  # F q - b, [L, S, B]
@@ -151,9 +171,10 @@ class _Iterate(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """What a loop ends with; the pieces, which are large, stay inside it."""
+    """What a loop ends with: of the pieces, which are large, what is needed afterwards."""
 
-    start: WarmStart
+    start: _Guess
+    gain: Array  # [C B]
     occupancy: Array  # [S', C B]
     last: Array
     residual: Array
@@ -162,8 +183,14 @@ class _Found(NamedTuple):
     @classmethod
     def of(cls, iterate: _Iterate) -> "_Found":
         pieces = iterate.pieces
-        start = WarmStart(iterate.start.potential, pieces.mass)
-        return cls(start, pieces.occupancy, iterate.last, iterate.residual, iterate.iterations)
+        return cls(
+            start=_Guess(iterate.start.potential, pieces.mass),
+            gain=pieces.gain,
+            occupancy=pieces.occupancy,
+            last=iterate.last,
+            residual=iterate.residual,
+            iterations=iterate.iterations,
+        )
 
 
 def _over_pairs(array: Array, last: Array) -> Array:
@@ -182,7 +209,7 @@ def _per_state(array: Array, last: Array) -> Array:
 
 def _evaluate(
     cones: _Cones,
-    start: WarmStart,
+    start: _Guess,
     iterations: Array,
     exact: bool = False,
 ) -> _Iterate:
@@ -309,13 +336,13 @@ def _solve(hessian: _Hessian, right: Array) -> Array:
     return jnp.concatenate([jnp.zeros_like(right[:1]).at[0, 0].set(first), change])
 
 
-def _newton_point(cones: _Cones, iterate: _Iterate, damping: Array) -> WarmStart:
+def _newton_point(cones: _Cones, iterate: _Iterate, damping: Array) -> _Guess:
     """Where the linear system of the current pieces is solved."""
     pieces, last = iterate.pieces, iterate.last
     change = _solve(_hessian(cones, pieces, last, damping), -iterate.gradient)
     here, ahead = _around(change, last.shape[1])
     mass = pieces.mass + pieces.gain * (here - (pieces.weight * ahead).sum(0))
-    return WarmStart(iterate.start.potential + change, mass)
+    return _Guess(iterate.start.potential + change, mass)
 
 
 def _select(lanes: Array, new: Any, old: Any) -> Any:
@@ -328,7 +355,7 @@ def _select(lanes: Array, new: Any, old: Any) -> Any:
     return jax.tree.map(pick, new, old)
 
 
-def _unevaluated(cones: _Cones, start: WarmStart, iterations: Array) -> _Iterate:
+def _unevaluated(cones: _Cones, start: _Guess, iterations: Array) -> _Iterate:
     """Before the first evaluation: a Newton step from here changes nothing.
 
     The loops below begin with it and evaluate inside, so that the program, which takes longer to
@@ -342,23 +369,27 @@ def _unevaluated(cones: _Cones, start: WarmStart, iterations: Array) -> _Iterate
     return _Iterate(start, pieces, last, gradient, residual, iterations)
 
 
-def _local(cones: _Cones, start: WarmStart, tolerance: Array) -> _Found:
+def _local(cones: _Cones, start: _Guess, tolerance: Array) -> _Found:
     """Newton on the pieces from `start`, until every lane is done or out of budget."""
 
     def running(found: _Found | _Iterate) -> Array:
         return (found.residual > tolerance) & (found.iterations < LOCAL_STEPS)
 
-    def step(carry: tuple[WarmStart, _Found]) -> tuple[WarmStart, _Found]:
+    def step(carry: tuple[_Guess, _Found]) -> tuple[_Guess, _Found]:
         start, before = carry
         iterate = _evaluate(cones, start, before.iterations + running(before))
         lanes = running(iterate)
         damping = jnp.minimum(1e-3, 1e-3 * iterate.residual)
-        # A lane that is done keeps its point, and evaluating it again gives the same result.
-        start = lax.cond(
-            lanes.any(),
-            lambda: _select(lanes, _newton_point(cones, iterate, damping), iterate.start),
-            lambda: iterate.start,
-        )
+        late = (iterate.iterations >= LATE) & (iterate.iterations % 2 == LATE % 2)
+
+        def move() -> _Guess:
+            point = _newton_point(cones, iterate, damping)
+            halfway = (iterate.start.mass + point.mass) / 2
+            point = point._replace(mass=_select(late, halfway, point.mass))
+            # A lane that is done keeps its point, and evaluating it again gives the same result.
+            return _select(lanes, point, iterate.start)
+
+        start = lax.cond(lanes.any(), move, lambda: iterate.start)
         return start, _Found.of(iterate)
 
     first = _Found.of(_unevaluated(cones, start, jnp.full(tolerance.shape, -1, jnp.int32)))
@@ -382,7 +413,7 @@ def _globalised(cones: _Cones, tolerance: Array, found: _Found) -> _Iterate:
         by = jnp.tile(scale, target.shape[-1] // scale.size)
         return jnp.where(target > ABSENT / 2, target * per_lane(by, target.ndim), ABSENT)
 
-    def evaluate(start: WarmStart, iterations: Array, scale: Array) -> _Iterate:
+    def evaluate(start: _Guess, iterations: Array, scale: Array) -> _Iterate:
         target, last = scaled(cones.target, scale), scaled(cones.last, scale)
         smaller = cones._replace(target=target, last=last)
         return _evaluate(smaller, start, iterations, exact=True)
@@ -409,7 +440,7 @@ def _globalised(cones: _Cones, tolerance: Array, found: _Found) -> _Iterate:
         grown = full * per_lane(next_scale / scale, 3)
         shortened = iterate.start.potential + per_lane(length, 3) * change
         potential = _select(grow, grown, shortened)
-        moved = _select(lanes, WarmStart(potential, iterate.pieces.mass), iterate.start)
+        moved = _select(lanes, _Guess(potential, iterate.pieces.mass), iterate.start)
         trial = evaluate(moved, iterate.iterations + lanes, next_scale)
         trial_value = dual(trial)
         rise = trial_value - value
@@ -439,14 +470,52 @@ def _globalised(cones: _Cones, tolerance: Array, found: _Found) -> _Iterate:
 
 def _prepare(*arrays: Array) -> tuple[Problem, _Cones, WarmStart, Array]:
     """The problem in both shapes, where to start, and the residual to reach."""
-    potential, mass, tolerance = arrays[-3:]
-    problem = Problem.of(*arrays[:-3])
-    start = WarmStart(potential * problem.conserved, mass.reshape(-1))
-    start = jax.tree.map(lambda x: jnp.where(jnp.isfinite(x), x, 0), start)
-    return problem, _Cones.of(problem), start, jnp.where(problem.sound, tolerance, jnp.inf)
+    problem = Problem.of(*arrays[:5])
+    potential, mass, gain, target, last, tolerance = arrays[5:]
+    before = WarmStart(
+        potential=potential * problem.conserved,
+        mass=mass.reshape(-1),
+        gain=gain.reshape(-1),
+        target=target.reshape(-1),
+        last=last,
+    )
+    return problem, _Cones.of(problem), before, jnp.where(problem.sound, tolerance, jnp.inf)
 
 
-def _find(cones: _Cones, start: WarmStart, goal: Array) -> _Found:
+def _mean_target(cones: _Cones) -> Array:
+    """The mean target of every cone, `[C B]`."""
+    present = cones.target > ABSENT / 2
+    total, count = (jnp.where(present, x, 0).sum(0) for x in (cones.target, 1.0))
+    return total / jnp.maximum(count, 1)
+
+
+def _predict(cones: _Cones, before: WarmStart, target: Array) -> _Guess:
+    r"""A start for this target from the solution for another, without a system to be solved.
+
+    Near that solution a cone's mass is linear in its target, here in the mean over the entries.
+    What a state would send out less than before, its potential makes up for, in part, and all
+    states of the layers before it move along by the mean over the flow, which leaves their cones
+    as they are.
+    """
+    y = before.potential
+    occupancy = positive_part(before.last + y[-1][:, None])
+    on = jnp.where(occupancy > 0, jnp.ones_like(occupancy), 0)
+    less = before.gain * (before.target - target)
+    own = _per_state(before.gain, on)
+    moves = jnp.where(own > 0, cones.free, 0)
+    share = RESPONSE * moves / jnp.where(own > 0, own, 1)
+    change = share * _per_state(less, on * (before.last - cones.last))
+    mean = (_per_state(before.mass, occupancy) * change).sum(1)  # [L, B]
+    along = lax.cumsum(mean, reverse=True) - mean
+    mass = before.mass - less + before.gain * _around(change, cones.last.shape[1])[0]
+    guess = _Guess(
+        potential=y + change + moves * along[:, None],
+        mass=jnp.where(mass > 0, mass, before.mass),
+    )
+    return jax.tree.map(lambda x: jnp.where(jnp.isfinite(x), x, 0), guess)
+
+
+def _find(cones: _Cones, start: _Guess, goal: Array) -> _Found:
     """Local and, where that leaves lanes undone, globalised steps, in turns."""
 
     def undone(carry: tuple[_Found, Array]) -> Array:
@@ -467,8 +536,8 @@ def _find(cones: _Cones, start: WarmStart, goal: Array) -> _Found:
 
     endless = jnp.full(goal.shape, jnp.inf, goal.dtype)
     none = jnp.zeros(goal.shape, jnp.int32)
-    nowhere = jnp.zeros_like(cones.target), jnp.zeros_like(cones.last)
-    first = _Found(start, *nowhere, endless, none)
+    gain, occupancy, last = (jnp.zeros_like(x) for x in (start.mass, cones.target, cones.last))
+    first = _Found(start, gain, occupancy, last, endless, none)
     return lax.while_loop(undone, solve_round, (first, jnp.zeros((), jnp.int32)))[0]
 
 
@@ -482,14 +551,13 @@ def _project_lanes(
     target: Array,
     center: Array,
     radius: Array,
-    potential: Array,
-    mass: Array,
-    tolerance: Array,
+    *start_and_tolerance: Array,
 ) -> tuple[Array, ...]:
     lanes_last = partial(jnp.moveaxis, source=0, destination=-1)
-    arrays = (state_mask, action_mask, target, center, radius, potential, mass, tolerance)
-    problem, cones, start, goal = fence(_prepare, *map(lanes_last, arrays))
-    found = _find(cones, start, goal)
+    arrays = (state_mask, action_mask, target, center, radius, *start_and_tolerance)
+    problem, cones, before, goal = fence(_prepare, *map(lanes_last, arrays))
+    target_mean = fence(_mean_target, cones)
+    found = _find(cones, fence(_predict, cones, before, target_mean), goal)
     converged = found.residual <= goal
     occupancy = lax.cond(
         converged.all(),
@@ -501,7 +569,11 @@ def _project_lanes(
     return (
         lanes_first(entries_last(jnp.where(per_lane(problem.sound, 5), occupancy, jnp.nan))),
         lanes_first(found.start.potential),
-        lanes_first(found.start.mass.reshape(-1, goal.size)),
+        *(
+            lanes_first(x.reshape(-1, goal.size))
+            for x in (found.start.mass, found.gain, target_mean)
+        ),
+        lanes_first(cones.last),
         jnp.where(problem.sound, found.residual, jnp.nan),
         jnp.maximum(found.iterations, 0),  # a lane that was never evaluated stands at -1
         converged & problem.sound,
@@ -544,11 +616,11 @@ def _merge_batches(axis_size: int, in_batched: Any, *arguments: Array) -> Any:
 
 
 def init(layers: Layers, dtype: Any) -> WarmStart:
-    """No potential, and masses that are not known."""
+    """No potential, and masses and pieces that are not known."""
     L, S, A = layers.shape
-    return WarmStart(
-        jnp.zeros((L, S), dtype), jnp.zeros(A + (max(L, MIN_LAYERS) - 2) * S * A, dtype)
-    )
+    num_cones = A + (max(L, MIN_LAYERS) - 2) * S * A
+    shapes = (L, S), (num_cones,), (num_cones,), (num_cones,), (S, A)
+    return WarmStart(*(jnp.zeros(shape, dtype) for shape in shapes))
 
 
 def solve(
@@ -583,9 +655,9 @@ def solve(
         jnp.asarray(tolerance, target.dtype),
     )
     result = _project_batch(*(x[None] for x in arguments))
-    occupancy, potential, mass, residual, iterations, converged = (x[0] for x in result)
+    occupancy, *start, residual, iterations, converged = (x[0] for x in result)
     info = ProjectionInfo(residual, iterations, converged)
-    return ProjectionResult(occupancy, WarmStart(potential, mass), info)
+    return ProjectionResult(occupancy, WarmStart(*start), info)
 
 
 solver = Solver(init, solve, tolerance=(1e-5, 1e-9))
