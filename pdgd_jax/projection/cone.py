@@ -292,5 +292,6 @@ def project_cone(
 
     nothing = ConePieces(*[jnp.zeros_like(point)] * 3, *[jnp.zeros_like(mass)] * 3)
     low, high = jnp.zeros_like(mass), jnp.full_like(mass, jnp.inf)
-    start = (mass, low, high, (nothing, jnp.zeros((), bool)), jnp.zeros((), jnp.int32))
+    settled = jnp.zeros_like(mass, bool).all()
+    start = (mass, low, high, (nothing, settled), jnp.zeros((), jnp.int32))
     return lax.while_loop(unsettled, step, start)[3][0]

@@ -364,7 +364,7 @@ def _unevaluated(cones: _Cones, start: _Guess, iterations: Array) -> _Iterate:
     nothing = jnp.zeros_like(cones.target)
     none = jnp.zeros_like(cones.half_radius)
     pieces = ConePieces(nothing, nothing, nothing, none, start.mass, start.mass)
-    residual = jnp.full(iterations.shape, jnp.inf, cones.target.dtype)
+    residual = jnp.full_like(iterations, jnp.inf, cones.target.dtype)
     last, gradient = jnp.zeros_like(cones.last), jnp.zeros_like(cones.free)
     return _Iterate(start, pieces, last, gradient, residual, iterations)
 
@@ -392,7 +392,7 @@ def _local(cones: _Cones, start: _Guess, tolerance: Array) -> _Found:
         start = lax.cond(lanes.any(), move, lambda: iterate.start)
         return start, _Found.of(iterate)
 
-    first = _Found.of(_unevaluated(cones, start, jnp.full(tolerance.shape, -1, jnp.int32)))
+    first = _Found.of(_unevaluated(cones, start, jnp.full_like(tolerance, -1, jnp.int32)))
     return lax.while_loop(lambda carry: running(carry[1]).any(), step, (start, first))[1]
 
 
@@ -534,8 +534,8 @@ def _find(cones: _Cones, start: _Guess, goal: Array) -> _Found:
         )
         return found._replace(iterations=before.iterations + found.iterations), rounds + 1
 
-    endless = jnp.full(goal.shape, jnp.inf, goal.dtype)
-    none = jnp.zeros(goal.shape, jnp.int32)
+    endless = jnp.full_like(goal, jnp.inf)
+    none = jnp.zeros_like(goal, jnp.int32)
     gain, occupancy, last = (jnp.zeros_like(x) for x in (start.mass, cones.target, cones.last))
     first = _Found(start, gain, occupancy, last, endless, none)
     return lax.while_loop(undone, solve_round, (first, jnp.zeros((), jnp.int32)))[0]
