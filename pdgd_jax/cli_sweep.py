@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
+from pdgd_jax._words import count_in_words, number_in_words
 from pdgd_jax.configuration import read_configuration
 from pdgd_jax.console import (
     AsJson,
@@ -225,11 +226,12 @@ def _print_plan(console: Console, facts: dict[str, Any]) -> None:
         )
     console.print(table)
     blocks = [block for group in facts["groups"] for block in group["blocks"].values()]
-    chunks = sum(block["chunks"] for block in blocks)
+    times_saved = sum(block["chunks"] for block in blocks)
     console.print(
-        f"{facts['lanes']:,} lanes in {len(blocks):,} blocks, {facts['episodes']:,} episodes, "
-        f"{facts['compilations']} compilations, {chunks:,} times saved; lanes at once and memory "
-        "are of one device"
+        f"{count_in_words(facts['lanes'], 'lane')} in {count_in_words(len(blocks), 'block')}, "
+        f"{count_in_words(facts['episodes'], 'episode')}, "
+        f"{count_in_words(facts['compilations'], 'compilation')}, "
+        f"saved {count_in_words(times_saved, 'time')}; lanes at once and memory are of one device"
     )
 
 
@@ -382,7 +384,7 @@ def _print_results(console: Console, facts: dict[str, Any]) -> None:
     differ = [name for name in _CELL if len({cell[name] for cell in cells}) > 1] or ["instance"]
     table = plain_table(*differ, ">regret", ">violation")
     for cell in cells[:_MOST_ROWS]:
-        numbers = f"{cell['regret']:,.4g}", f"{cell['violation']:,.4g}"
+        numbers = map(number_in_words, (cell["regret"], cell["violation"]))
         table.add_row(*(Text(str(cell[name])) for name in differ), *numbers)
     console.print(table)
     if len(cells) > _MOST_ROWS:

@@ -179,6 +179,19 @@ class Folder(Keeper):
         return open_results(self._store.path)
 
 
+def _planned_alike(store: "Store", plan: Mapping[str, Any]) -> "Store":
+    """A store whose blocks are those of the plan, or else lanes would go on as other lanes."""
+    from pdgd_jax.store import StoreError
+
+    if store.plan != plan:
+        store.close()
+        raise StoreError(
+            f"{store.path} was cut into other blocks than this version of pdgd_jax plans; finish "
+            "it with the version that began it, or begin again in a new folder."
+        )
+    return store
+
+
 @contextlib.contextmanager
 def keeper_of(
     out: str | Path | None, identity: Mapping[str, Any], plan: Mapping[str, Any]
@@ -186,7 +199,7 @@ def keeper_of(
     """Keep chunks in a folder, locked as long as this lasts, or in memory if `out` is None.
 
     Raises:
-      StoreError: if the folder holds another sweep, or is in use.
+      StoreError: if the folder holds another sweep, or blocks of another plan, or is in use.
       ValueError: if there are several processes, and no folder that all of them see.
     """
     several = jax.process_count() > 1
@@ -201,7 +214,7 @@ def keeper_of(
     store = None
     try:
         if first and (Path(out) / "manifest.json").exists():
-            store = Store.open(out, identity, write=True)
+            store = _planned_alike(Store.open(out, identity, write=True), plan)
         elif first:
             store = Store.create(out, identity, plan)
     finally:

@@ -18,6 +18,10 @@ jax.config.update("jax_num_cpu_devices", 2)  # for what is sharded; the rest use
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
+# What tells a program that a person watches, whether or not one does.
+OF_TERMINALS = ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
+
+
 def pytest_configure(config):
     """Nearly all the time of the fast tests is compilation: they do without most optimisations.
 

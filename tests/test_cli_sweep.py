@@ -12,6 +12,7 @@ from pdgd_jax.configuration import Configuration
 from pdgd_jax.plan import plan_of
 from pdgd_jax.store import open_results
 from pdgd_jax.sweep import Report
+from tests.conftest import OF_TERMINALS
 
 TINY = """name = "tiny"
 seeds = 6
@@ -43,7 +44,7 @@ def tiny(tmp_path, monkeypatch):
 
 @pytest.fixture
 def call(pdgd, monkeypatch):
-    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):  # as if nobody watched
+    for name in OF_TERMINALS:  # as if nobody watched
         monkeypatch.delenv(name, raising=False)
 
     def call(*words, code=0):
@@ -57,7 +58,9 @@ def call(pdgd, monkeypatch):
 def test_a_dry_run_shows_the_plan_and_writes_nothing(tiny, call):
     said = call("sweep", "tiny.toml", "--dry-run").out
     assert re.search(r"g0 +most-feasible +random +2, 2, 2 +1 +6 +3 +240", said)
-    assert "6 lanes in 2 blocks, 240 episodes, 1 compilations" in " ".join(said.split())
+    assert "6 lanes in 2 blocks, 240 episodes, 1 compilation, saved 2 times" in " ".join(
+        said.split()
+    )
     plan = json.loads(call("sweep", "tiny.toml", "--dry-run", "--width", 2, "--json").out)
     assert len(plan["groups"][0]["blocks"]) == 3
     assert [path.name for path in tiny.iterdir()] == ["tiny.toml"]

@@ -210,6 +210,15 @@ def test_a_process_that_is_left_of_an_earlier_sweep_keeps_others_away(tmp_path):
     Store.open(tmp_path / "sweep", write=True).close()
 
 
+def test_a_folder_that_was_cut_into_other_blocks_is_refused(tmp_path, monkeypatch):
+    asked = configuration(names="uniform")
+    sweep(asked, out=tmp_path / "sweep")
+    monkeypatch.setattr("pdgd_jax.plan.width_of", lambda lanes, bytes_per_lane: 1)
+    for _ in range(2):  # and leaves no lock
+        with pytest.raises(StoreError, match="was cut into other blocks than this version"):
+            sweep(asked, out=tmp_path / "sweep")
+
+
 def test_what_an_instance_does_not_have_is_marked():
     other = SMALL | {"label": "adversarial", "constraints": "phases", "num_constraints": 2}
     data = sweep(configuration(SMALL, other, seeds=1)).squeeze()

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import OF_TERMINALS
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
@@ -54,8 +56,7 @@ def start(place):
             words += [place / "faults.toml", "--out", out, "--width", 2, "--save-every", 100]
         else:
             words += [out]
-        watched = ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")  # as if nobody did
-        environment = {k: v for k, v in os.environ.items() if k not in watched} | {
+        environment = {k: v for k, v in os.environ.items() if k not in OF_TERMINALS} | {
             "JAX_COMPILATION_CACHE_DIR": str(place / "cache"),
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             "NO_COLOR": "1",
