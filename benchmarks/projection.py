@@ -89,7 +89,7 @@ with a minus:
     system is singular and the step too long. The piece of the action that opens first instead:
     3.51, 4.26, 4.47, 4.92, but nothing beside the prediction (-); a larger diagonal there: 4.8,
     4.7, 5.5, 5.4 (-).
-  - One in 600 projections of 20 layers went to the slow loop: a mass that jumps to and fro. Moved
+  - Two of 936 projections of 20 layers went to the slow loop: a mass that jumps to and fro. Moved
     by half in every other step from the seventh on it ends after 9 to 11.
   - CPU time, one core, old and new in turns, the smallest of 9 rounds (medians within 2%): one lane
     of 5, 10, 20 layers 213, 483, 1099 to 188, 435, 973, eight lanes 204, 474, 1161 to 186, 442,
