@@ -90,7 +90,8 @@ def sweep_(
     if devices is not None:
         use_cores(devices)
     if distributed or coordinator or num_processes is not None or process_id is not None:
-        join(coordinator, num_processes, process_id)
+        say = Console(stderr=True, quiet=as_json, soft_wrap=True).print
+        join(coordinator, num_processes, process_id, say)
     if dry_run:
         plan = plan_of(asked, width=width, save_every=save_every)
         print_json(plan.facts()) if as_json else _print_plan(Console(), plan.facts())

@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import socket
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -37,7 +39,10 @@ def use_cores(number: int) -> None:
 
 
 def join(
-    coordinator: str | None = None, num_processes: int | None = None, process_id: int | None = None
+    coordinator: str | None = None,
+    num_processes: int | None = None,
+    process_id: int | None = None,
+    say: Callable[[str], None] = print,
 ) -> None:
     """Become one of several processes; must come before JAX computes anything.
 
@@ -45,6 +50,7 @@ def join(
       coordinator: `host:port` of process 0; None if a cluster (SLURM, MPI, Kubernetes, TPU) tells.
       num_processes: how many there are.
       process_id: from 0.
+      say: is told what it waits for.
 
     Raises:
       ValueError: if only some of the three are given, or they make no sense.
@@ -69,17 +75,30 @@ def join(
         host, _, port = coordinator.rpartition(":")
         if not host or not port.isdigit():
             raise ValueError(f"--coordinator looks like host:1234; got {coordinator!r}.")
+        if process_id == 0:
+            _check_free(int(port))
+        say(f"waiting until all {num_processes} processes are here, five minutes at most")
     try:
         jax.distributed.initialize(coordinator, num_processes, process_id)
     except (RuntimeError, ValueError) as error:
-        first_line = str(error).splitlines()[0]
         if coordinator is not None:
-            raise ValueError(
-                f"not all of {num_processes} processes have met at {coordinator} ({first_line})"
-            ) from None
+            raise
         raise ValueError(
             "no cluster was found that says which process this is; give --coordinator, "
-            f"--num-processes and --process-id ({first_line})"
+            f"--num-processes and --process-id ({str(error).splitlines()[0]})"
+        ) from None
+
+
+def _check_free(port: int) -> None:
+    """Look whether process 0 can listen there: JAX would crash."""
+    both = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
+    try:
+        socket.create_server(("", port), family=family, dualstack_ipv6=both).close()
+    except (OSError, OverflowError) as error:  # in use; not allowed; above 65535
+        reason = str(getattr(error, "strerror", error)).partition(" (")[0]
+        raise ValueError(
+            f"process 0 cannot listen on port {port} ({reason}); choose another for --coordinator."
         ) from None
 
 

@@ -1,6 +1,7 @@
 import io
 import json
 import re
+import socket
 import tomllib
 from types import SimpleNamespace
 
@@ -161,7 +162,17 @@ def test_names_in_a_configuration_never_become_paths(tiny, call):
     ],
 )
 def test_contradictory_options_are_refused(tiny, call, words, sentence):
-    assert sentence in call("sweep", "tiny.toml", *words, code=2).err
+    said = call("sweep", "tiny.toml", *words, code=2).err
+    assert sentence in said
+    assert "waiting" not in said
+
+
+def test_a_port_that_is_in_use_is_refused(tiny, call):
+    with socket.create_server(("localhost", 0)) as other:
+        port = other.getsockname()[1]
+        words = ["--coordinator", f"localhost:{port}", "--num-processes", 2, "--process-id", 0]
+        said = call("sweep", "tiny.toml", *words, code=2).err
+    assert f"process 0 cannot listen on port {port} (Address already in use); choose" in said
 
 
 def test_status_of_something_else_is_one_sentence(tmp_path, call):

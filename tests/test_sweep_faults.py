@@ -34,6 +34,13 @@ names = ["pdgd-ops", "uniform"]
 solver = "quick"
 """
 CHUNKS = 2 * 4 * 12  # groups, blocks of each, chunks of each
+# A background job is born with SIGINT ignored, and the tests may run in one.
+IN_FRONT = """if True:
+    import signal
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    from pdgd_jax.cli import main
+    main()
+"""
 PATIENCE = 600  # seconds, for one process on a machine that has other things to do
 
 
@@ -64,12 +71,7 @@ def start(place):
         if kill:
             environment["KILL"] = json.dumps(kill)
         process = subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                "from pdgd_jax.cli import main; main()",
-                *map(str, [*words, *more]),
-            ],
+            [sys.executable, "-c", IN_FRONT, *map(str, [*words, *more])],
             cwd=ROOT,
             env=environment,
             stdout=subprocess.PIPE,
@@ -240,8 +242,12 @@ def pair(start, folder, kills=(None, None)):
             start(folder, *cluster, "--process-id", index, kill=kill)
             for index, kill in enumerate(kills)
         ]
-        said = [process.communicate(timeout=PATIENCE)[1] for process in processes]
-        if not any("already in use" in err for err in said):
+        said = [processes[0].communicate(timeout=PATIENCE)[1]]
+        taken = "cannot listen on port" in said[0]
+        if taken:
+            processes[1].kill()  # it would wait for five minutes
+        said.append(processes[1].communicate(timeout=PATIENCE)[1])
+        if not taken:
             break
     return [process.returncode for process in processes], said
 
