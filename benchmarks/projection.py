@@ -95,6 +95,9 @@ with a minus:
     of 5, 10, 20 layers 213, 483, 1099 to 188, 435, 973, eight lanes 204, 474, 1161 to 186, 442,
     1048, one small lane 31.2 to 28.5, sixteen 12.1 to 11.0. Ratios, 5 to 10 layers: 2.26 to 2.32,
     eight lanes 2.32 to 2.37, since 5 layers gained most; 10 to 20: 2.28 to 2.23 and 2.45 to 2.37.
+- float32: near the solution no descent of the dual can be seen. A step that raises it by no more
+  than rounding may, while the residual falls, counts as one: 2 of 25,600 projections of 256 small
+  lanes had not converged, after 3,075 steps; now all have, after 37 at most.
 - Not tried: a float32 phase, and levels carried from step to step: the S^2 comparisons are down to
   7 of 23 of a large classification and 1 of 22 of a small one.
 """

@@ -26,7 +26,7 @@ A negative regret is no miracle: more reward than OPT is earned while constraint
 on, or by following adversarial rewards. Nothing is random in "two-phase", so that its bands have no
 width.
 
-The instances are small; the whole took 22 minutes on two cores that were busy with other work.
+The instances are small; the whole takes seven minutes on two cores.
 One process per core, instances of the same shape in one process, since they share their
 program, which serves every horizon.
 Smaller: `--seeds 4 --horizons 1000 3162 10000 --only two-phase`; to see that it works: `--quick`.

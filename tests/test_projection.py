@@ -245,19 +245,36 @@ def test_a_scan_carries_the_warm_start():
 
 
 @pytest.mark.slow
-def test_float32():
+@pytest.mark.parametrize("default_too", [True, False])
+def test_float32(default_too):
+    """Whether float32 is what JAX computes with by default, or float64."""
     problems = batch(7, 32, (3, 3, 2))
     near = np.abs(problems[2]).max((1, 2, 3, 4)) < 5  # float32 resolves 1e-5 of targets like these
     problems = [array[near] for array in problems]
     exact = jax.jit(jax.vmap(lane_of("newton")))(*problems).occupancy
-    with jax.enable_x64(False):
-        small = [x.astype(np.float32) if x.dtype == np.float64 else x for x in problems]
-        result = jax.jit(jax.vmap(lane_of("newton")))(*small)
+    with jax.enable_x64(not default_too):
+        result = jax.jit(jax.vmap(lane_of("newton")))(*in_float32(problems))
         assert result.occupancy.dtype == jnp.float32
         assert np.all(result.info.converged)
         assert np.max(result.info.residual) <= 1e-5
     # A residual of 1e-5 in the flow, times the condition of the dual.
     np.testing.assert_allclose(result.occupancy, exact, atol=3e-3)
+
+
+def in_float32(arrays):
+    return [x.astype(np.float32) if x.dtype == np.float64 else x for x in arrays]
+
+
+@pytest.mark.slow
+def test_the_slow_loop_converges_in_float32_too(monkeypatch):
+    """Near the solution no descent of the dual can be seen: it is smaller than its rounding."""
+    monkeypatch.setattr(newton, "LOCAL_STEPS", 0)
+    lanes = newton._project_lanes.__wrapped__  # traced anew, for the constant above
+    monkeypatch.setattr(newton, "_project_lanes", lambda *arrays: lanes(*arrays))
+    problems = in_float32(batch(13, 512, kind="near"))
+    result = jax.jit(jax.vmap(lane_of("newton")))(*problems)
+    assert np.all(result.info.converged)
+    assert np.max(result.info.residual) <= 1e-5
 
 
 @pytest.mark.parametrize(

@@ -444,10 +444,13 @@ def _globalised(cones: _Cones, tolerance: Array, found: _Found) -> _Iterate:
         trial = evaluate(moved, iterate.iterations + lanes, next_scale)
         trial_value = dual(trial)
         rise = trial_value - value
+        # What rounding may add to the dual: below it, no descent can be seen.
+        rounding = 4 * jnp.finfo(value.dtype).eps * (1 + jnp.abs(value))
         accept = (
             grow
             | jnp.isinf(iterate.residual)  # the first evaluation
             | (rise <= 1e-4 * slope)
+            | ((rise <= rounding) & (trial.residual < iterate.residual))
             | (trial.residual <= iterate.residual / 2)
             | (length < 1e-10)
         )
@@ -485,7 +488,8 @@ def _prepare(*arrays: Array) -> tuple[Problem, _Cones, WarmStart, Array]:
 def _mean_target(cones: _Cones) -> Array:
     """The mean target of every cone, `[C B]`."""
     present = cones.target > ABSENT / 2
-    total, count = (jnp.where(present, x, 0).sum(0) for x in (cones.target, 1.0))
+    ones = jnp.ones_like(cones.target)  # of the target's type, whatever the default one is
+    total, count = (jnp.where(present, x, 0).sum(0) for x in (cones.target, ones))
     return total / jnp.maximum(count, 1)
 
 
