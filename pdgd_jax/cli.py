@@ -39,7 +39,7 @@ from pdgd_jax.console import (
     solver_names,
     whole,
 )
-from pdgd_jax.distributed import use_every_core
+from pdgd_jax.distributed import use_cores, use_every_core
 from pdgd_jax.evaluation import comparators_of, evaluate
 from pdgd_jax.instances import builder_of, make, options_of, registered
 from pdgd_jax.lanes import run_seeds
@@ -255,6 +255,7 @@ def run_(
         check_out(out)
     if seeds < 1:
         raise ValueError(f"--seeds must be at least 1; got {seeds}.")
+    use_cores(seeds)
     T = whole("--episodes", episodes)
     words = context.args
     if name.startswith("--"):  # an option of the instance, where its name was left out
