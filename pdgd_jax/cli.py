@@ -78,7 +78,8 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def _import(modules: list[str]) -> list[str]:
+def _import(modules: list[str] | None) -> list[str]:
+    modules = modules or []
     # As `python -m` does: what stands in the current folder can be imported.
     sys.path[:0] = [os.getcwd()] if modules else []
     for module in modules:
@@ -108,7 +109,7 @@ def _import(modules: list[str]) -> list[str]:
 )
 def _options(
     import_: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(
             "--import",
             metavar="MODULE",
@@ -117,7 +118,7 @@ def _options(
             is_eager=True,
             help="Import this module first: one of yours that registers instances or learners.",
         ),
-    ] = (),  # type: ignore[assignment]  # typer makes it a list
+    ] = None,
     version: Annotated[
         bool,
         typer.Option(

@@ -31,7 +31,7 @@ __all__ = ["Interrupted", "Report", "identity_of", "sweep"]
 Arrays = dict[str, np.ndarray]
 
 
-class Interrupted(Exception):  # noqa: N818, it is no error
+class Interrupted(Exception):  # noqa: N818, no error, as KeyboardInterrupt is none
     """The sweep was asked to stop, and did, after saving what was played."""
 
 

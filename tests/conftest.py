@@ -2,6 +2,8 @@
 
 import contextlib
 import itertools
+import shutil
+import subprocess
 import sys
 
 import jax
@@ -54,6 +56,27 @@ def pdgd(monkeypatch, capsys):
         return stop.value.code or 0, output.out, output.err
 
     return run
+
+
+@pytest.fixture
+def disk_of(tmp_path):
+    """Make a small disk, of so many bytes; the test is skipped where one may not mount."""
+    disk = tmp_path / "disk"
+
+    def mount(size):
+        program = shutil.which("mount")
+        if program is None:
+            pytest.skip("there is no program to mount a small tmpfs with")
+        disk.mkdir()
+        words = [program, "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(disk)]
+        done = subprocess.run(words, capture_output=True, text=True)
+        if done.returncode:
+            pytest.skip(f"a small tmpfs cannot be mounted, as root could: {done.stderr.strip()}")
+        return disk
+
+    yield mount
+    if disk.is_mount():
+        subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
 def random_mdp(seed, sizes=(1, 3, 2, 1), num_actions=2, sparsity=0.3):

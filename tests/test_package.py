@@ -76,4 +76,4 @@ def test_an_unknown_name_is_refused_as_by_any_module():
     with pytest.raises(AttributeError, match="module 'pdgd_jax' has no attribute 'pgdg_ops'"):
         _ = pdgd_jax.pgdg_ops
     with pytest.raises(ImportError, match="cannot import name 'pgdg_ops'"):
-        from pdgd_jax import pgdg_ops  # noqa: F401
+        from pdgd_jax import pgdg_ops  # noqa: F401, that it cannot be imported is the test

@@ -290,21 +290,8 @@ def test_a_process_that_is_left_alone_says_so_and_ends(
     assert_same_files(folder, whole)
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """A disk of 75 pages, or a skipped test where one may not mount."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = shutil.which("mount")
-    size = 75 * os.sysconf("SC_PAGE_SIZE")
-    command = [mount or "mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(disk)]
-    if mount is None or subprocess.run(command, capture_output=True).returncode:
-        pytest.skip("mounting a small tmpfs needs the rights of root")
-    yield disk
-    subprocess.run(["umount", "-l", str(disk)], check=True)
-
-
-def test_a_full_disk_is_one_sentence_and_the_sweep_goes_on_later(start, whole, small_disk):
+def test_a_full_disk_is_one_sentence_and_the_sweep_goes_on_later(start, whole, disk_of):
+    small_disk = disk_of(75 * os.sysconf("SC_PAGE_SIZE"))
     folder = small_disk / "full"
     _, err = finish(start(folder), code=1)
     assert f"no room is left on the disk of {folder}" in " ".join(err.split())

@@ -92,7 +92,7 @@ def save(
     axes: Any,
     path: str | Path | IO[bytes],
     *,
-    format: str | None = None,  # noqa: A002, as in Matplotlib
+    format: str | None = None,  # noqa: A002, what Matplotlib's savefig calls it
 ) -> None:
     """Write the figure of these Axes, fonts embedded (Type 42), the same bytes every time.
 
@@ -101,11 +101,9 @@ def save(
       path: the file, or a binary stream.
       format: "pdf", "png" or "svg"; by default what the name of the file ends in.
     """
-    if format is None:
-        if not isinstance(path, str | Path):
-            raise ValueError('a stream needs a format: "pdf", "png" or "svg".')
-        format = Path(path).suffix.removeprefix(".")  # noqa: A001, as above
-    kind = format.lower()
+    if format is None and not isinstance(path, str | Path):
+        raise ValueError('a stream needs a format: "pdf", "png" or "svg".')
+    kind = (format or Path(str(path)).suffix.removeprefix(".")).lower()
     dates = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
     fonts = {"pdf.fonttype": 42, "ps.fonttype": 42, "svg.hashsalt": "pdgd_jax"}
     figure = np.ravel(np.asarray(axes, object))[0].figure
