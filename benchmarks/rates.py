@@ -46,6 +46,7 @@ import numpy as np
 from quick import add_quick, hurry
 
 from pdgd_jax import CMDP, LayeredMDP, comparators_of, evaluate, make, oracle, pdgd_ops, run
+from pdgd_jax.curves import slope_of as growth_of
 from pdgd_jax.learners.dual import ceiling
 from pdgd_jax.learners.rates import rates_of
 
@@ -208,13 +209,10 @@ def slope_of(horizons: list[int], samples: list[np.ndarray], resamples: int = 50
     )
     positive = np.quantile(drawn, 0.05, axis=0) > 0
     medians = np.array([np.median(x) for x in samples])
-    logs = np.log(np.asarray(horizons, float))
+    lengths = np.asarray(horizons, float)
 
     def fit(values, chosen):
-        chosen = chosen & (values > 0)
-        if chosen.sum() < 2:
-            return np.nan
-        return float(np.polyfit(logs[chosen], np.log(values[chosen]), 1)[0])
+        return growth_of(lengths[chosen], values[chosen])
 
     fits = [fit(values, positive) for values in drawn]
     low, high = (np.nan, np.nan) if np.isnan(fits).all() else np.nanquantile(fits, [0.05, 0.95])
