@@ -136,7 +136,7 @@ def variants_of(case: Case, seeds: int) -> dict[Variant, int]:
     return found
 
 
-def measure(case: Case, horizon: int, seeds: int) -> dict[Variant, Measured]:
+def measure(case: Case, horizon: int, seeds: int, key: int) -> dict[Variant, Measured]:
     """Play one case for one horizon: all learners and seeds are lanes of one program."""
     cmdp = build(case, horizon)
     m, layers = cmdp.num_constraints, cmdp.layers
@@ -151,7 +151,7 @@ def measure(case: Case, horizon: int, seeds: int) -> dict[Variant, Measured]:
         return run(key, cmdp, learner, horizon, checkpoints=LOOKS, comparators=comparators)
 
     numbers = [[*constants[v], v.scale] for v, count in variants.items() for _ in range(count)]
-    keys = [jax.random.split(jax.random.key(0), seeds)[:count] for count in variants.values()]
+    keys = [jax.random.split(jax.random.key(key), seeds)[:count] for count in variants.values()]
     history = jax.vmap(lane)(jnp.concatenate(keys), *jnp.asarray(numbers, float).T)
     judged = evaluate(history, cmdp)
     metrics = jax.tree.map(lambda x: np.asarray(x)[:, -1], history.metrics)
@@ -352,14 +352,14 @@ def start_worker(cores) -> None:
     jax.config.update("jax_enable_x64", True)
 
 
-def work(job: tuple[list[str], list[int], int]):
+def work(job: tuple[list[str], list[int], int, int]):
     """All horizons of cases that share a shape."""
-    names, horizons, seeds = job
+    names, horizons, seeds, key = job
     begin = time.perf_counter()
     found: dict[str, dict[Variant, list[Measured]]] = {name: {} for name in names}
     for horizon in horizons:
         for name in names:
-            for variant, m in measure(CASES[name], horizon, seeds).items():
+            for variant, m in measure(CASES[name], horizon, seeds, key).items():
                 found[name].setdefault(variant, []).append(m)
                 print(
                     f"{name}, {variant.rates}, scale {variant.scale:g}, T = {horizon:,}: regret "
@@ -383,14 +383,14 @@ def jobs_of(names: list[str], seeds: int) -> list[list[str]]:
     return [groups[same] for same in sorted(groups, key=lambda same: -weights[same])]
 
 
-def play(names: list[str], horizons: list[int], seeds: int):
+def play(names: list[str], horizons: list[int], seeds: int, key: int):
     """Every case on all cores; results in the order of `names`."""
     context = multiprocessing.get_context("spawn")
     cores = context.Queue()
     for core in sorted(os.sched_getaffinity(0)):
         cores.put(core)
     number = len(os.sched_getaffinity(0))
-    jobs = [(group, horizons, seeds) for group in jobs_of(names, seeds)]
+    jobs = [(group, horizons, seeds, key) for group in jobs_of(names, seeds)]
     found: dict[str, dict[Variant, list[Measured]]] = {}
     with context.Pool(min(number, len(jobs)), start_worker, (cores,)) as pool:
         for results, seconds in pool.imap_unordered(work, jobs):
@@ -507,6 +507,7 @@ def show_theory(found) -> None:
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=32)
+    parser.add_argument("--key", type=int, default=0, help="another one gives other seeds")
     parser.add_argument("--horizons", type=int, nargs="+", default=list(HORIZONS))
     parser.add_argument("--only", nargs="+", default=[""], help="instances with this in their name")
     add_quick(parser)
@@ -521,7 +522,7 @@ def main():
         first_of = {CASES[name].setting: name for name in reversed(names)}
         names = list(first_of.values())
     begin = time.perf_counter()
-    found = play(names, sorted(arguments.horizons), arguments.seeds)
+    found = play(names, sorted(arguments.horizons), arguments.seeds, arguments.key)
     seconds = time.perf_counter() - begin
     show_measurements(found)
     show_verdicts(found)
