@@ -230,12 +230,16 @@ def _quantiles(values: NDArray, shares: tuple[float, ...]) -> list[NDArray]:
     return found
 
 
-def slope_of(horizons: NDArray, medians: NDArray) -> float:
-    """The slope in logarithms over the horizons with a positive median; NaN if fewer than two."""
+def slope_of(horizons: NDArray, medians: NDArray, errors: NDArray | None = None) -> float:
+    """The slope in logarithms over the horizons with a positive median; NaN if fewer than two.
+
+    By least squares, weighted if the relative errors of the medians are given.
+    """
     drawn = np.isfinite(medians) & (medians > 0)
     if drawn.sum() < 2:
         return float("nan")
-    return float(np.polyfit(np.log(horizons[drawn]), np.log(medians[drawn]), 1)[0])
+    weights = None if errors is None else 1 / errors[drawn]
+    return float(np.polyfit(np.log(horizons[drawn]), np.log(medians[drawn]), 1, w=weights)[0])
 
 
 def shares_of(measured: NDArray, bound: NDArray) -> NDArray:

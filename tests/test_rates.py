@@ -65,3 +65,17 @@ def test_what_has_no_slope_at_all_is_not_judged(rates):
     ends = seeds_around([-1, -2, -3, -4, 50])
     line = rates.judge_slope("violation", HORIZONS, ends, ends, 0.6)
     assert line.verdict == "not judged"
+
+
+@pytest.mark.parametrize("name", ["random, G and r phases", "two-phase, tight"])
+def test_every_horizon_is_the_same_game_of_its_adversary(rates, name):
+    def played(horizon):
+        """What the adversary plays at the same points of a run."""
+        cmdp = rates.build(rates.CASES[name], horizon)
+        at = [int(share * horizon) for share in (0.05, 0.2, 0.5, 0.9)]
+        processes = cmdp.constraints, cmdp.rewards
+        return [np.stack([p.draw(None, None, t, None)[0] for t in at]) for p in processes]
+
+    for short, long in zip(played(1000), played(100_000), strict=True):
+        np.testing.assert_array_equal(short, long)
+    assert np.ptp(played(1000)[0], axis=0).any()  # it does change

@@ -46,6 +46,7 @@ from pdgd_jax.projection.kernels import fence, one_kernel
 from pdgd_jax.projection.problem import (
     Problem,
     entries_last,
+    entries_sum,
     feasible_point,
     per_lane,
 )
@@ -142,7 +143,7 @@ def _split(array: Array, last: Array) -> tuple[Array, Array]:
 
 def _occupancy(problem: Problem, found: "_Found") -> Array:
     """The occupancy `[S', L, S, A, B]`."""
-    first, inner = _split(found.occupancy, found.last)
+    first, inner = _split(jnp.maximum(found.value, 0), found.last)  # rounding may leave -1e-17
     first = jnp.zeros_like(problem.target[:, :1]).at[:, 0, 0].set(first)
     last = jnp.where(problem.present[:, -1:], found.last[None, None], 0)
     return jnp.concatenate([first, inner, last], 1)
@@ -175,7 +176,7 @@ class _Found(NamedTuple):
 
     start: _Guess
     gain: Array  # [C B]
-    occupancy: Array  # [S', C B]
+    value: Array  # [S', C B]
     last: Array
     residual: Array
     iterations: Array
@@ -186,7 +187,7 @@ class _Found(NamedTuple):
         return cls(
             start=_Guess(iterate.start.potential, pieces.mass),
             gain=pieces.gain,
-            occupancy=pieces.occupancy,
+            value=pieces.value,
             last=iterate.last,
             residual=iterate.residual,
             iterations=iterate.iterations,
@@ -198,6 +199,11 @@ def _over_pairs(array: Array, last: Array) -> Array:
     first, inner = _split(array, last)
     inner = inner.reshape(*inner.shape[:2], -1, inner.shape[-1])
     return jnp.concatenate([first.sum(1)[None], inner.sum(2).swapaxes(0, 1)])
+
+
+def _moving(block: Array, last: Array) -> Array:
+    """How many pairs of each layer have a block that holds the entry, `[L-1, S', B]`."""
+    return _over_pairs(jnp.where(block != 0, jnp.ones_like(block), 0), last)
 
 
 def _per_state(array: Array, last: Array) -> Array:
@@ -280,9 +286,10 @@ def _hessian(cones: _Cones, pieces: ConePieces, last: Array, damping: Array) -> 
     into = jnp.concatenate(
         [_outer_sum(first, 1, num_lanes), _outer_sum(inner, free.shape[0] - 2, num_lanes)]
     )
-    moving = fence(_over_pairs, jnp.where(pieces.block != 0, jnp.ones_like(pieces.block), 0), last)
+    moving = fence(_moving, pieces.block, last)
     eye = jnp.eye(moving.shape[1], dtype=moving.dtype)[None, ..., None]
-    root, across = (x.sum(-2) for x in _split(pieces.weight * pieces.gain[None], last))
+    by_action = (jnp.moveaxis(x, -2, 0) for x in _split(pieces.weight * pieces.gain[None], last))
+    root, across = map(entries_sum, by_action)
     own = _per_state(pieces.gain, jnp.where(last > 0, jnp.ones_like(last), 0))
     return _Hessian(
         own=own * free + (1 - free) + per_lane(damping, 3),
@@ -341,7 +348,7 @@ def _newton_point(cones: _Cones, iterate: _Iterate, damping: Array) -> _Guess:
     pieces, last = iterate.pieces, iterate.last
     change = _solve(_hessian(cones, pieces, last, damping), -iterate.gradient)
     here, ahead = _around(change, last.shape[1])
-    mass = pieces.mass + pieces.gain * (here - (pieces.weight * ahead).sum(0))
+    mass = pieces.mass + pieces.gain * (here - entries_sum(pieces.weight * ahead))
     return _Guess(iterate.start.potential + change, mass)
 
 
@@ -489,7 +496,7 @@ def _mean_target(cones: _Cones) -> Array:
     """The mean target of every cone, `[C B]`."""
     present = cones.target > ABSENT / 2
     ones = jnp.ones_like(cones.target)  # of the target's type, whatever the default one is
-    total, count = (jnp.where(present, x, 0).sum(0) for x in (cones.target, ones))
+    total, count = (entries_sum(jnp.where(present, x, 0)) for x in (cones.target, ones))
     return total / jnp.maximum(count, 1)
 
 
@@ -540,8 +547,8 @@ def _find(cones: _Cones, start: _Guess, goal: Array) -> _Found:
 
     endless = jnp.full_like(goal, jnp.inf)
     none = jnp.zeros_like(goal, jnp.int32)
-    gain, occupancy, last = (jnp.zeros_like(x) for x in (start.mass, cones.target, cones.last))
-    first = _Found(start, gain, occupancy, last, endless, none)
+    gain, value, last = (jnp.zeros_like(x) for x in (start.mass, cones.target, cones.last))
+    first = _Found(start, gain, value, last, endless, none)
     return lax.while_loop(undone, solve_round, (first, jnp.zeros((), jnp.int32)))[0]
 
 

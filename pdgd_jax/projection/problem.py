@@ -22,6 +22,7 @@ __all__ = [
     "conclude",
     "entries_first",
     "entries_last",
+    "entries_sum",
     "feasible_point",
     "flow_excess",
     "following",
@@ -56,9 +57,9 @@ class Problem(NamedTuple):
         """The problem of arrays as `project` takes them, but for a last axis, the lanes."""
         target, center = entries_first(target), entries_first(center)
         present = action_mask[None] & state_mask[1:].swapaxes(0, 1)[:, :, None, None]
-        total = jnp.where(present, center, 0).sum(0)
+        total = entries_sum(jnp.where(present, center, 0))
         # Counted over the entries first: sums over a first axis run over contiguous numbers.
-        wrong = jnp.where(present & ~(jnp.isfinite(target) & (center >= 0)), 1.0, 0.0).sum(0)
+        wrong = entries_sum(jnp.where(present & ~(jnp.isfinite(target) & (center >= 0)), 1.0, 0.0))
         sensible = (wrong == 0) & (radius >= 0) & (jnp.abs(total - 1) < 1e-3)
         sound = (sensible | ~action_mask).all((0, 1, 2))
         present &= per_lane(sound, 5)
@@ -85,6 +86,16 @@ def entries_first(array: Array) -> Array:
 def entries_last(array: Array) -> Array:
     """`[S', L, S, A, B] -> [L, S, A, S', B]`."""
     return jnp.moveaxis(array, 0, 3)
+
+
+def entries_sum(array: Array) -> Array:
+    """Sum over the first axis, which is short, written out.
+
+    As a reduction of some thousand numbers XLA's CPU backend gives it to a library, which takes
+    three times as long.
+    """
+    total: Any = sum(array[i] for i in range(array.shape[0]))
+    return total
 
 
 def per_lane(lanes: Array, rank: int) -> Array:
