@@ -95,6 +95,27 @@ with a minus:
     of 5, 10, 20 layers 213, 483, 1099 to 188, 435, 973, eight lanes 204, 474, 1161 to 186, 442,
     1048, one small lane 31.2 to 28.5, sixteen 12.1 to 11.0. Ratios, 5 to 10 layers: 2.26 to 2.32,
     eight lanes 2.32 to 2.37, since 5 layers gained most; 10 to 20: 2.28 to 2.23 and 2.45 to 2.37.
+- Sums written out (`entries_sum`). From some thousand numbers on a reduction goes to a library:
+  over the actions 1.7 for 8 layers of ten states and 11.0 for 18, written out 1.7 and 3.7. A whole
+  Newton step of 20 layers 86 to 71, preparing the arrays 40 to 32 (10 layers 20 to 16), 5 layers
+  unchanged. The occupancy clipped once instead of in every step, and the mask of the moving entries
+  inside its sum: 1 in 100 more. CPU time, one core, in turns, the medians of 9 rounds, eight lanes
+  of 5, 10, 20 layers: 193, 453, 1076 to 195, 451, 972. Groups of a single lane without an axis for
+  it, which XLA gave another layout and copied: 6, 13, 30 less of what is not Newton steps.
+  - Whether the input makes sense, as sums in a call of their own: 14, 23, 44 more, since the
+    transposed arrays are then stored (-).
+  - Blocks eliminated from both ends, as two lanes: 6.5, 11.7, 24 to 8.4, 15.5, 33; as two tables
+    in one kernel 5.7, 10.0, 20.4 instead of 6.2, 11.3, 22: not worth its code (-).
+  - The Hessian's three matrix products of 18 layers 35: as one 84, stacked 43, without the
+    transposed copies that XLA makes of both factors 50 and 72, in chunks of 4 or 9 layers 44, 39
+    (-).
+  - `_predict` with 7, 13, 16 tenths of what moves along, steps of 5, 10, 20 layers: 3.81, 4.10,
+    4.30; 3.76, 4.09, 4.30; 3.82, 4.14, 4.34, as it is 3.75, 4.08, 4.28 (-). Masses evaluated once
+    more, or twice, before the first step: 3.75, 4.05, 4.26 and 3.75, 4.06, 4.27 (-). A response
+    that is smaller where little leaves a state, ten variants: 3.70 to 3.93, 4.04 to 4.24, 4.24 to
+    4.41, the best of them 3.71, 4.04, 4.30 (-).
+  - With eight lanes 5 to 10 layers still take 2.3 to 2.4 times the time: 31% of the projections of
+    5 layers need 3 steps, 8% of 10 layers, nearly all others 4.
 - float32: near the solution no descent of the dual can be seen. A step that raises it by no more
   than rounding may, while the residual falls, counts as one: 2 of 25,600 projections of 256 small
   lanes had not converged, after 3,075 steps; now all have, after 37 at most.

@@ -24,10 +24,12 @@ horizon ends at the same point of the same game. With phases that do not depend 
 seeds. With phases in proportion it is about sqrt(T) at every horizon but the first.
 
 Multipliers swing around their optimum, and the violation, which is up to the model error their last
-value divided by the step size, swings along, so that a median may still change its sign. It counts
-as positive where resampled seeds agree on it (the 5% quantile of the resampled medians is
-positive). One that is so at a single horizon has no slope: judged instead is the peak, the largest
-value at any of 100 checkpoints of the run, which what it ends with cannot exceed.
+value divided by the step size, swings along, so that a median may be near zero, or below, whatever
+its order. It counts as positive where resampled seeds agree on it (the 5% quantile of the resampled
+medians is positive), and slopes are fitted with the weights that the relative errors of the medians
+give: of a median of 5, give or take 4, the logarithm is hardly known. One that is positive at a
+single horizon has no slope: judged instead is the peak, the largest value at any of 100 checkpoints
+of the run, which what it ends with cannot exceed.
 
 A negative regret is no miracle: more reward than OPT is earned while constraints are violated early
 on, or by following adversarial rewards. Nothing is random in "two-phase", so that its bands have no

@@ -596,6 +596,12 @@ def _in_groups(variables_at_once: int, *arguments: Array) -> tuple[Array, ...]:
     size = max(1, variables_at_once // arguments[2][0].size)
     if num_lanes <= size:
         return _project_lanes(*arguments)
+    if size == 1:  # an axis of length 1 in the arrays of all groups would cost a copy of them
+
+        def single(lane: tuple[Array, ...]) -> tuple[Array, ...]:
+            return tuple(x[0] for x in _project_lanes(*(x[None] for x in lane)))
+
+        return lax.map(single, arguments)
     num_groups = -(-num_lanes // size)
     size = -(-num_lanes // num_groups)
     spare = num_groups * size - num_lanes  # the last group is filled up with lanes of the first
