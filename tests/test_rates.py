@@ -52,6 +52,17 @@ def test_a_median_that_seeds_do_not_agree_on_is_not_positive(rates):
     assert line.measured == "never positive"
 
 
+def test_a_median_near_zero_hardly_counts_and_a_sure_one_does(rates):
+    ends = power(0.5)
+    ends[0] = 5 + np.linspace(-15, 15, 32)  # 5, give or take 3, instead of 95
+    line = rates.judge_slope("violation", HORIZONS, ends, power(1), 0.6)
+    assert line.verdict == "pass"
+    assert "4 of 5" not in line.remark  # it is fitted
+    ends[0] = 5 + np.linspace(-0.5, 0.5, 32)
+    line = rates.judge_slope("violation", HORIZONS, ends, power(1), 0.6)
+    assert line.verdict == "FAIL"
+
+
 @pytest.mark.parametrize(("exponent", "verdict"), [(0.5, "pass"), (0.7, "FAIL")])
 def test_one_positive_horizon_has_no_slope_and_its_peak_is_judged(rates, exponent, verdict):
     ends = seeds_around([-1, -2, -3, -4, 50])
