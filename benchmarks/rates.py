@@ -44,6 +44,7 @@ Smaller: `--scales 0.1`, `--seeds 4 --horizons 1000 3162 10000 --only two-phase`
 
 import argparse
 import dataclasses
+import itertools
 import math
 import multiprocessing
 import os
@@ -58,6 +59,7 @@ from quick import add_quick, hurry
 
 from pdgd_jax import CMDP, LayeredMDP, comparators_of, evaluate, make, oracle, pdgd_ops, run
 from pdgd_jax.curves import slope_of as growth_of
+from pdgd_jax.learners.base import check_setting
 from pdgd_jax.learners.dual import ceiling
 from pdgd_jax.learners.rates import rates_of
 from pdgd_jax.processes import Phases, Process
@@ -136,20 +138,18 @@ class Measured(NamedTuple):
 
 
 def stretch(process: Process, horizon: int) -> Process:
-    """Phases in proportion to the horizon, so that every horizon ends at the same point of them."""
-    if not isinstance(process, Phases):
-        return process
-    return dataclasses.replace(process, period=max(1, horizon // FIRST_PHASE))
+    """Doubling phases in proportion to the horizon, so that all horizons end at the same point."""
+    if isinstance(process, Phases) and process.schedule == "doubling":
+        return dataclasses.replace(process, period=max(1, horizon // FIRST_PHASE))
+    return process
 
 
 def build(case: Case, horizon: int) -> CMDP:
-    """The CMDP of a case; adversaries depend on the horizon."""
+    """The CMDP of a case; adversaries depend on the horizon, the two-phase instance by itself."""
     late = {"num_episodes": horizon} if case.instance == "two-phase" else {}
     cmdp = make(case.instance, **case.options, **late)
     # Without what an unrolled MDP remembers of its states, so that programs can be shared.
     mdp = LayeredMDP(cmdp.layers, cmdp.mdp.transition)
-    if case.instance == "two-phase":  # its phases are halves of the horizon already
-        return CMDP(mdp, cmdp.rewards, cmdp.constraints)
     return CMDP(mdp, stretch(cmdp.rewards, horizon), stretch(cmdp.constraints, horizon))
 
 
@@ -546,6 +546,13 @@ def main():
     add_quick(parser)
     arguments = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
+    if arguments.seeds < 1:
+        parser.error(f"there must be a seed at least; got {arguments.seeds}")
+    try:
+        for horizon, scale in itertools.product(arguments.horizons, arguments.scales):
+            check_setting(horizon, DELTA, scale)
+    except ValueError as error:
+        parser.error(str(error))
     names = [name for name in CASES if any(part in name for part in arguments.only)]
     if not names:
         parser.error(f"there is no such instance; they are {'; '.join(CASES)}")

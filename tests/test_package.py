@@ -75,5 +75,11 @@ def test_a_function_keeps_its_name_whatever_was_imported_first(first):
 def test_an_unknown_name_is_refused_as_by_any_module():
     with pytest.raises(AttributeError, match="module 'pdgd_jax' has no attribute 'pgdg_ops'"):
         _ = pdgd_jax.pgdg_ops
+
+    def misspelt():
+        from pdgd_jax import pgdg_ops
+
+        return pgdg_ops
+
     with pytest.raises(ImportError, match="cannot import name 'pgdg_ops'"):
-        from pdgd_jax import pgdg_ops  # noqa: F401, that it cannot be imported is the test
+        misspelt()
