@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from pdgd_jax.projection.cone import ABSENT, project_cone
+from pdgd_jax.projection.cone import ABSENT, classify, project_cone
 from tests.reference.projection import RADII, project_clarabel
 
 LANES = 512
@@ -59,6 +59,20 @@ def test_the_guess_of_the_mass_does_not_matter():
     exact = project(u, p, h, np.zeros(LANES)).occupancy
     guess = 10 ** np.random.default_rng(0).uniform(-8, 3, LANES)
     np.testing.assert_allclose(project(u, p, h, guess).occupancy, exact, atol=1e-11)
+
+
+@pytest.mark.parametrize("count", [2, 9])
+def test_a_tiny_guess_of_the_mass_does_not_look_settled(count):
+    """Below the rounding of u the pieces of a guess mean nothing, even if they lead back to it."""
+    u, p, h = random_cones(11, count)
+    exact = np.asarray(project(u, p, h, np.zeros(LANES)).occupancy)
+    once = jax.jit(classify)
+    for guess in (1e-12, 1e-16, 1e-20, 1e-30):
+        pieces = once(u, p, h, np.full(LANES, guess))
+        settled = np.abs(pieces.mass - pieces.mass_guess) <= 1e-9
+        assert 0 < settled.sum() < LANES
+        # A mass that is wrong by 1e-9 moves no entry by more.
+        np.testing.assert_allclose(pieces.occupancy[:, settled], exact[:, settled], atol=1e-9)
 
 
 def test_against_clarabel():

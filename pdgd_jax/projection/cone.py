@@ -169,8 +169,8 @@ def _settle(
     mean_u, mean_d = point_u * per_u, point_d * per_d
     square = square_m + count_u * weight_u**2 + count_d * weight_d**2
     tight_mass = (dot_m + weight_u * point_u + weight_d * point_d) / square
-    # Not positive: this piece ends before the solution, which is not the apex.
-    tight_mass = jnp.where(tight_mass > 0, tight_mass, guess / 8)
+    # Below the bound of `classify`: this piece ends before the solution.
+    tight_mass = _larger(tight_mass, support - rounding)
     # alpha < beta: at this mass the ball does not bind, although it does at the solution. The slack
     # piece leads back.
     gap = (mean_u - weight_u * guess) - (mean_d - weight_d * guess)
@@ -219,7 +219,9 @@ def classify(point: Array, center: Array, half_radius: Array, mass: Array) -> Co
     support = half_radius * largest - least
     rounding = 2 * jnp.finfo(point.dtype).eps * (center_size + jnp.abs(largest))
     unknown = positive_part(support) / (center_square + half_radius * half_radius)
-    guess = jnp.where(mass > 0, mass, unknown)
+    # No mass is smaller than the support: |q| is the largest u.P / |P| of all P in the ball, and
+    # |P| <= 1. Guesses far below it would be lost in the rounding of u, and could look settled.
+    guess = _larger(jnp.where(mass > 0, mass, unknown), support - rounding)
 
     middle = center * guess[None]
     moved, kept = radius * guess[None], (1 - radius) * guess[None]
