@@ -114,15 +114,38 @@ with a minus:
     more, or twice, before the first step: 3.75, 4.05, 4.26 and 3.75, 4.06, 4.27 (-). A response
     that is smaller where little leaves a state, ten variants: 3.70 to 3.93, 4.04 to 4.24, 4.24 to
     4.41, the best of them 3.71, 4.04, 4.30 (-).
-  - With eight lanes 5 to 10 layers still take 2.3 to 2.4 times the time: 31% of the projections of
+  - With eight lanes 5 to 10 layers still took 2.3 to 2.4 times the time: 31% of the projections of
     5 layers need 3 steps, 8% of 10 layers, nearly all others 4.
 - float32: near the solution no descent of the dual can be seen. A step that raises it by no more
   than rounding may, while the residual falls, counts as one: 2 of 25,600 projections of 256 small
   lanes had not converged, after 3,075 steps; now all have, after 37 at most.
-- A float32 phase, local steps in single precision down to a residual of 1e-4, then as ever: as many
-  steps in all, eight lanes of 5, 10, 20 layers 181, 423, 936 to 186, 417, 869 (ratios 2.24 and 2.08
-  instead of 2.33 and 2.21), small lanes unchanged, but 2 s to 4 s more to compile (-: the one lever
-  found for the ratio, and it makes 5 layers slower).
+- Layers as the last axis but for the lanes, so that sums over pairs and actions run over contiguous
+  layers (`layout.py`). One core, in turns, medians of 5 rounds, eight lanes of 5, 10, 20 layers:
+  182, 429, 958 to 172, 400, 970, one small lane 29.2 to 26.1, sixteen unchanged.
+  - The Hessian's outer products written out over the pairs, 3, 8, 18 inner layers: 4.9, 10.6, 31,
+    in single precision 4.5, 4.9, 20, as matrix products 10, 19, 39 in either. Up to 50 pairs in one
+    loop: with 96 pairs of 12 states 90, in two loops 32, as matrix products 37; with 10 to 16 pairs
+    the compiler unrolls the layers instead and takes three times as long.
+  - In blocks of at most 8 layers: 18 layers cost two scalar rounds for each vector of 16. By copies
+    of parts 733 instead of 748 for a whole projection of 20 layers, as the order of the cones 724.
+    Blocks of 4, 9, 16 layers: 754, 762, 766 (-).
+  - A product before the slices of it that are added up: 3.9, after them 0.7.
+  - Each of these sums in a call of its own: 3 in 100 more (-).
+- A float32 phase, local steps in single precision first. Down to a residual of 1e-4 that is
+  evaluated once more: 181, 423, 936 to 186, 417, 869, before the layers were last, since the matrix
+  products gained nothing (-). Up to and with the first step from below 1e-3, without a further
+  evaluation, and with the layers last: 182, 429, 958 to 158, 332, 764, ratios 2.11 and 2.27 instead
+  of 2.36 and 2.22 there, for 3 s to 5 s more to compile. From below 1e-2, 3e-3, 5e-4, 2e-4, steps
+  in single and double precision for 10 layers: 1.4 + 2.7, 2.1 + 2.0, 3.1 + 1.1, 3.4 + 1.1, with
+  1e-3 2.8 + 1.3 (-: by their cost 312, 291, 271, 280 and 274; for 5 layers 138, 130, 133, 136 and
+  130). Not for small lanes, where it took 25.6 instead of 26.2 and 3 s more to compile.
+- Other shapes, one projection from a cold start, before and after these two: 60 layers of 10
+  states, 5 actions 6,840 and 4,070; 4 layers of 30 states, 10 actions, by matrix products 11,300
+  and 2,280; 10 layers of 12 states, 8 actions 2,190 and 1,680. They compile in 7 s to 11 s instead
+  of 3 s to 5 s.
+- Preparing the arrays straight in the layout of the cones: 5, 10, 20 layers 154, 326, 722 to 158,
+  329, 750, since the transposition then jumps; without keeping the first of two transposed copies,
+  or with the check of the input on that copy: no change (-).
 - Not tried: levels carried from step to step: the S^2 comparisons are down to
   7 of 23 of a large classification and 1 of 22 of a small one.
 """

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from pdgd_jax import ConfidenceSet, make, occupancy_of, project
+from pdgd_jax.projection.hessian import _divide
 from pdgd_jax.projection.kernels import KNOWN, LARGEST, fence, one_kernel
-from pdgd_jax.projection.newton import _divide
 
 
 def table(num_states, num_lanes, seed=0):

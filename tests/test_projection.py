@@ -39,6 +39,19 @@ def lane_of(solver, tolerance=None):
 compiled = jax.jit(jax.vmap(lane_of("newton")))
 
 
+@pytest.fixture
+def with_constants(monkeypatch):
+    """Set constants of the Newton solver, which is then traced anew."""
+
+    def apply(**constants):
+        for name, value in constants.items():
+            monkeypatch.setattr(newton, name, value)
+        lanes = newton._project_lanes.__wrapped__
+        monkeypatch.setattr(newton, "_project_lanes", lambda *arrays: lanes(*arrays))
+
+    return apply
+
+
 def many(*problems, warm_start=None):
     """`project` on `LANES` lanes of `SHAPE`; with or without warm start the same program."""
     if warm_start is None:
@@ -266,11 +279,9 @@ def in_float32(arrays):
 
 
 @pytest.mark.slow
-def test_the_slow_loop_converges_in_float32_too(monkeypatch):
+def test_the_slow_loop_converges_in_float32_too(with_constants):
     """Near the solution no descent of the dual can be seen: it is smaller than its rounding."""
-    monkeypatch.setattr(newton, "LOCAL_STEPS", 0)
-    lanes = newton._project_lanes.__wrapped__  # traced anew, for the constant above
-    monkeypatch.setattr(newton, "_project_lanes", lambda *arrays: lanes(*arrays))
+    with_constants(LOCAL_STEPS=0)
     problems = in_float32(batch(13, 512, kind="near"))
     result = jax.jit(jax.vmap(lane_of("newton")))(*problems)
     assert np.all(result.info.converged)
@@ -306,13 +317,41 @@ def test_the_other_solvers_find_the_same_point_and_tell_the_truth(solver, monkey
         assert infeasibility(one[0], one[1], np.asarray(short.occupancy[i]), one[3], one[4]) < 1e-13
 
 
+def test_rough_steps_lead_close_and_are_forgotten_where_they_overflow(monkeypatch):
+    monkeypatch.setattr(newton, "ROUGH_VARIABLES", 0)
+    problems = [np.moveaxis(x, 0, -1) for x in batch(14, 16, kind="near")]
+    cold = cold_start(Layers(*(x[..., 0] for x in problems[:2])))
+    start = [np.repeat(np.asarray(x)[..., None], 16, -1) for x in cold]
+    start[0][..., 3] = 1e300  # of lane 3, and beyond what single precision holds
+    start[0][..., 5] = np.nan
+
+    @jax.jit
+    def rough(*arrays):
+        _, cones, before, _ = newton._prepare(*arrays)
+        begin = newton._Guess(before.potential, before.mass)
+        guess, steps = newton._roughly(cones, begin)
+        return begin, guess, newton._evaluate(cones, guess, steps).residual, steps
+
+    begin, guess, residual, steps = rough(*problems, *start, np.full(16, 1e-9))
+    for lane in (3, 5):
+        np.testing.assert_array_equal(guess.potential[..., lane], begin.potential[..., lane])
+    others = np.delete(np.arange(16), [3, 5])
+    assert np.all((steps[others] >= 1) & (steps[others] <= newton.ROUGH_STEPS))
+    moved = [np.any(guess.potential[..., i] != begin.potential[..., i]) for i in others]
+    assert np.sum(moved) > len(others) / 2
+    assert np.median(residual[others]) < newton.ROUGH_RESIDUAL / 10
+
+
 @pytest.mark.slow
-def test_when_all_fails_the_point_is_still_feasible(monkeypatch):
-    monkeypatch.setattr(newton, "LOCAL_STEPS", 1)
-    monkeypatch.setattr(newton, "GLOBAL_STEPS", 1)
-    # Traced afresh, so that the smaller budget is seen, here and nowhere else.
-    lanes = newton._project_lanes.__wrapped__
-    monkeypatch.setattr(newton, "_project_lanes", lambda *arrays: lanes(*arrays))
+def test_rough_steps_leave_the_answer_exact(with_constants):
+    with_constants(ROUGH_VARIABLES=0)
+    problems = batch(15, 256)
+    check_exact(problems, jax.jit(jax.vmap(lane_of("newton")))(*problems))
+
+
+@pytest.mark.slow
+def test_when_all_fails_the_point_is_still_feasible(with_constants):
+    with_constants(LOCAL_STEPS=1, GLOBAL_STEPS=1)
     problems = batch(9, 16)
     result = jax.jit(jax.vmap(lambda *x: lane_of("newton")(*x)))(*problems)
     failed = np.flatnonzero(~np.asarray(result.info.converged))
@@ -405,7 +444,8 @@ def test_a_derivative_is_refused_in_words():
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_it_lowers_for_every_platform(solver):
+def test_it_lowers_for_every_platform(solver, with_constants):
+    with_constants(ROUGH_VARIABLES=0)
     problems = [array[0] for array in batch(12, 1, (2, 2, 2))]
     platforms = ["cpu", "cuda", "tpu"]
     exported = jax.export.export(jax.jit(lane_of(solver)), platforms=platforms)(*problems)
@@ -415,8 +455,9 @@ def test_it_lowers_for_every_platform(solver):
     assert exported.platforms == ("cpu", "cuda", "tpu")
 
 
-def test_it_traces_under_shard_map():
+def test_it_traces_under_shard_map(with_constants):
     """A loop must begin with what differs between devices, if it ends with that."""
+    with_constants(ROUGH_VARIABLES=0)
     layers = Layers.from_sizes((1, 3, 2, 1), num_actions=2)
     shape = (2, *layers.shape, layers.shape[1])
 

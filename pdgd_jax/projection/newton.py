@@ -13,7 +13,7 @@ loops solve it:
    Each step fixes the linear pieces at the current $(y, s)$ and solves the linear system of these
    pieces: one classification and one block tridiagonal solve, no line search. It is a Newton method
    on a piecewise linear system, so that it ends exactly once the pieces are right; from a warm
-   start that takes a few steps.
+   start that takes a few steps, most of them in single precision if the problem is not small.
 2. **Globalised**: exact cone projections and damped steps, each accepted only if it decreases $f$
    or halves the residual. It always converges, and runs only if the first left a lane undone.
 
@@ -27,7 +27,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array
@@ -42,7 +41,9 @@ from pdgd_jax.projection.cone import (
     positive_part,
     project_cone,
 )
-from pdgd_jax.projection.kernels import fence, one_kernel
+from pdgd_jax.projection.hessian import hessian_of, solve_system
+from pdgd_jax.projection.kernels import fence
+from pdgd_jax.projection.layout import Cones, around, assemble, over_pairs, per_state
 from pdgd_jax.projection.problem import (
     Problem,
     entries_last,
@@ -58,6 +59,12 @@ LOCAL_STEPS = 25
 # step on, every other step moves the masses by half.
 LATE = 7
 GLOBAL_STEPS = 1000
+# Steps in single precision come first where a lane has at least so many variables (the program
+# then takes some seconds longer to compile), up to the first from below this residual: what it
+# leads to is close to exact.
+ROUGH_VARIABLES = 1000
+ROUGH_RESIDUAL = 1e-3
+ROUGH_STEPS = 6
 # Near the solution the globalised loop may crawl where a step of the local one is exact: it hands
 # over at this residual, and only in the last round goes all the way itself.
 HAND_OVER = 1e-6
@@ -81,7 +88,7 @@ class WarmStart(NamedTuple):
 
     Attributes:
       potential: `[L, S]`, $y$.
-      mass: `[C]`, $q(x, a)$ of every cone (see `_Cones`); 0 where it is not known.
+      mass: `[C]`, $q(x, a)$ of every cone (see `layout.py`); 0 where it is not known.
       gain: `[C]`, by how much the mass grows with the target; 0 where it is not known.
       target: `[C]`, the mean target of every cone.
       last: `[S, A]`, the target of the last layer.
@@ -99,67 +106,6 @@ class _Guess(NamedTuple):
 
     potential: Array  # [L, S, B]
     mass: Array  # [C B]
-
-
-class _Cones(NamedTuple):
-    """A batch of problems without what only pads.
-
-    The first layer has one state, whatever the masks, and the last leads to one, so that its cones
-    are half-lines and nothing has to be found there. The $C = A + (L-2) S A$ cones of the other
-    layers lie side by side on one axis, each for all lanes: the compiler then sees one long inner
-    loop even for a single lane.
-    """
-
-    target: Array  # [S', C B], ABSENT where there is no variable
-    center: Array  # [S', C B]
-    half_radius: Array  # [C B]
-    last: Array  # [S, A, B], the target of the last layer
-    free: Array  # [L, S, B], 0 where the potential is fixed, else 1
-
-    @classmethod
-    def of(cls, problem: Problem) -> "_Cones":
-        return cls(
-            target=_join(problem.target),
-            center=_join(problem.center),
-            half_radius=_join(problem.half_radius),
-            last=problem.target[:, -1].max(0),  # of these next states only one is present
-            free=problem.conserved,
-        )
-
-
-def _join(array: Array) -> Array:
-    """The cones of an array over all pairs, `[..., L, S, A, B] -> [..., C B]`."""
-    first, inner = array[..., 0, 0, :, :], array[..., 1:-1, :, :, :]
-    return jnp.concatenate([x.reshape(*array.shape[:-4], -1) for x in (first, inner)], -1)
-
-
-def _split(array: Array, last: Array) -> tuple[Array, Array]:
-    """`[..., C B] -> [..., A, B], [..., L-2, S, A, B]`: the first layer, and the inner ones."""
-    num_states, num_actions, num_lanes = last.shape
-    start, where = array.shape[:-1], num_actions * num_lanes
-    inner = array[..., where:].reshape(*start, -1, num_states, num_actions, num_lanes)
-    return array[..., :where].reshape(*start, num_actions, num_lanes), inner
-
-
-def _occupancy(problem: Problem, found: "_Found") -> Array:
-    """The occupancy `[S', L, S, A, B]`."""
-    first, inner = _split(jnp.maximum(found.value, 0), found.last)  # rounding may leave -1e-17
-    first = jnp.zeros_like(problem.target[:, :1]).at[:, 0, 0].set(first)
-    last = jnp.where(problem.present[:, -1:], found.last[None, None], 0)
-    return jnp.concatenate([first, inner, last], 1)
-
-
-def _around(potential: Array, num_actions: int) -> tuple[Array, Array]:
-    """The potentials of each cone's state and next states, `[L, S, B] -> [C B], [S', C B]`.
-
-    Lookups with constant indices: as broadcasts they take three times as long.
-    """
-    num_layers, num_states, num_lanes = potential.shape
-    pairs = (num_layers - 2) * num_states
-    state = np.repeat([0, *range(num_states, num_states + pairs)], num_actions)
-    following = (state // num_states + 1) * num_states + np.arange(num_states)[:, None]
-    flat = potential.reshape(-1, num_lanes)
-    return flat[state].reshape(-1), flat[following].reshape(num_states, -1)
 
 
 class _Iterate(NamedTuple):
@@ -194,160 +140,33 @@ class _Found(NamedTuple):
         )
 
 
-def _over_pairs(array: Array, last: Array) -> Array:
-    """Sum over the pairs of each layer, `[S', C B] -> [L-1, S', B]`."""
-    first, inner = _split(array, last)
-    inner = inner.reshape(*inner.shape[:2], -1, inner.shape[-1])
-    return jnp.concatenate([first.sum(1)[None], inner.sum(2).swapaxes(0, 1)])
-
-
-def _moving(block: Array, last: Array) -> Array:
-    """How many pairs of each layer have a block that holds the entry, `[L-1, S', B]`."""
-    return _over_pairs(jnp.where(block != 0, jnp.ones_like(block), 0), last)
-
-
-def _per_state(array: Array, last: Array) -> Array:
-    """Sum over actions: of the cones `[C B]` and the last layer `[S, A, B]`, `[L, S, B]`."""
-    first, inner = _split(array, last)
-    root = jnp.zeros_like(last[:, 0]).at[0].set(first.sum(0))
-    return jnp.concatenate([root[None], inner.sum(2), last.sum(1)[None]])
-
-
 def _evaluate(
-    cones: _Cones,
+    cones: Cones,
     start: _Guess,
     iterations: Array,
     exact: bool = False,
 ) -> _Iterate:
     """The pieces, at a guess of the masses or exact, the flow they violate, and the residual."""
     y = start.potential
-    here, ahead = _around(y, cones.last.shape[1])
+    here, ahead = around(y, cones.last.shape[1])
     point = cones.target + here[None] - ahead
     arguments = (point, cones.center, cones.half_radius, start.mass)
     pieces = fence(project_cone if exact else classify, *arguments)
     last = positive_part(cones.last + y[-1][:, None])
-    outflow = _per_state(pieces.mass, last)
+    outflow = per_state(pieces.mass, last)
     source = jnp.zeros_like(outflow[:1]).at[0, 0].set(1)
-    entered = jnp.concatenate([source, fence(_over_pairs, pieces.value, last)])
+    entered = jnp.concatenate([source, fence(over_pairs, pieces.value, last)])
     gradient = (outflow - entered) * cones.free
     moved = jnp.abs(pieces.mass - pieces.mass_guess).reshape(-1, y.shape[-1])
     residual = jnp.maximum(jnp.abs(gradient).max((0, 1)), moved.max(0))
     return _Iterate(start, pieces, last, gradient, residual, iterations)
 
 
-class _Hessian(NamedTuple):
-    r"""$F J F^\top + d I$, block tridiagonal over the layers."""
-
-    own: Array  # [L, S, B], what a layer's own pairs add to its diagonal
-    into: Array  # [L-1, S, S, B], what a layer's pairs add to the diagonal block of the next layer
-    root: Array  # [S, B], the block between the first layer, which is a single state, and the next
-    across: Array  # [L-2, S, S, B], the blocks between the inner layers and the next
-
-
-def _pairs_first(array: Array) -> Array:
-    """`[S', L, pairs, B] -> [L, pairs, S', B]`."""
-    return jnp.moveaxis(array, 0, 2)
-
-
-def _outer_sum(pieces: ConePieces, num_layers: int, num_lanes: int) -> Array:
-    r"""$\sum_{x,a} J(x,a)$ without its diagonal part, `[layers, S', S', B]`."""
-    num_states = pieces.weight.shape[0]
-    shape = (num_states, num_layers, -1, num_lanes)
-    weight, block = (x.reshape(shape) for x in (pieces.weight, pieces.block))
-    gain = pieces.gain.reshape(shape[1:])
-    num_pairs = gain.shape[1]
-    if num_lanes == 1 and num_states >= 8:  # three matrix products are then the fastest
-
-        def product(left: Array, right: Array) -> Array:
-            return jnp.einsum("ilp,jlp->lij", left[..., 0], right[..., 0])
-
-        up = positive_part(block)
-        down = block - up
-        weights = product(weight * gain[None], weight)
-        return (weights - product(up, up) - product(down, down))[..., None]
-    # [L, pairs, S', B]: an outer product over the last but one axis for each pair, written out as
-    # one fused loop over contiguous lanes, twice as fast as a batched matrix product.
-    weight, block = (fence(_pairs_first, x) for x in (weight, block))
-    gain = gain[:, :, None, None]
-    into: Any = sum(
-        gain[:, i] * weight[:, i, :, None] * weight[:, i, None]
-        - positive_part(block[:, i, :, None] * block[:, i, None])
-        for i in range(num_pairs)
-    )
-    return into
-
-
-def _hessian(cones: _Cones, pieces: ConePieces, last: Array, damping: Array) -> _Hessian:
-    free, ahead = cones.free, cones.free[1:]
-    num_lanes = free.shape[-1]
-    where = last[0].size  # the cones of the first layer come first
-    first = jax.tree.map(lambda x: x[..., :where], pieces)
-    inner = jax.tree.map(lambda x: x[..., where:], pieces)
-    into = jnp.concatenate(
-        [_outer_sum(first, 1, num_lanes), _outer_sum(inner, free.shape[0] - 2, num_lanes)]
-    )
-    moving = fence(_moving, pieces.block, last)
-    eye = jnp.eye(moving.shape[1], dtype=moving.dtype)[None, ..., None]
-    by_action = (jnp.moveaxis(x, -2, 0) for x in _split(pieces.weight * pieces.gain[None], last))
-    root, across = map(entries_sum, by_action)
-    own = _per_state(pieces.gain, jnp.where(last > 0, jnp.ones_like(last), 0))
-    return _Hessian(
-        own=own * free + (1 - free) + per_lane(damping, 3),
-        into=(into + eye * moving[:, :, None]) * ahead[:, :, None] * ahead[:, None],
-        root=-root * free[0, :1] * ahead[0],
-        across=-jnp.moveaxis(across, 0, 2) * free[1:-1, :, None] * free[2:, None],
-    )
-
-
-def _divide(table: Array) -> Array:
-    r"""$[M, R] \to M^{-1} R$, `[S, S + R, B] -> [S, R, B]`.
-
-    By Gauss-Jordan without pivoting, written out over the states so that every operation runs over
-    contiguous lanes.
-    """
-    num_states = table.shape[0]
-    is_pivot = jnp.eye(num_states, dtype=bool)[..., None]
-    for i in range(num_states):
-        column, table = table[:, :1], table[:, 1:]
-        pivot_row = (table[i] / column[i])[None]
-        table = jnp.where(is_pivot[i][:, None], pivot_row, table - column * pivot_row)
-    return table
-
-
-def _solve(hessian: _Hessian, right: Array) -> Array:
-    """Solve the symmetric positive definite system by block elimination along the layers."""
-    num_states = right.shape[1]
-    is_pivot = jnp.eye(num_states, dtype=bool)[..., None]
-
-    def eliminate(carry: tuple[Array, Array], layer: tuple[Array, Array, Array, Array]) -> Any:
-        block, shift = carry
-        own, into, across, rhs = layer
-        block = block + jnp.where(is_pivot, own[:, None], 0)
-        table = jnp.concatenate([block, across, (rhs - shift)[:, None]], 1)  # [S, 2S + 1, B]
-        table = one_kernel(_divide, table)  # block^-1 [across, rhs]
-        product: Any = sum(across[i][:, None] * table[i][None] for i in range(num_states))
-        return (into - product[:, :-1], product[:, -1]), table
-
-    def substitute(after: Array, solved: Array) -> tuple[Array, Array]:
-        here = solved[:, -1] - sum(solved[:, i] * after[i][None] for i in range(num_states))
-        return here, here
-
-    own, into, root, across = hessian
-    slope = root / own[0, :1]
-    start = into[0] - root[:, None] * slope[None], slope * right[0, :1]
-    nothing = jnp.zeros_like(into[:1])
-    layers = own[1:], jnp.concatenate([into[1:], nothing]), jnp.concatenate([across, nothing])
-    _, solved = lax.scan(eliminate, start, (*layers, right[1:]))
-    _, change = lax.scan(substitute, jnp.zeros_like(root), solved, reverse=True)
-    first = right[0, 0] / own[0, 0] - (slope * change[0]).sum(0)
-    return jnp.concatenate([jnp.zeros_like(right[:1]).at[0, 0].set(first), change])
-
-
-def _newton_point(cones: _Cones, iterate: _Iterate, damping: Array) -> _Guess:
+def _newton_point(cones: Cones, iterate: _Iterate, damping: Array) -> _Guess:
     """Where the linear system of the current pieces is solved."""
     pieces, last = iterate.pieces, iterate.last
-    change = _solve(_hessian(cones, pieces, last, damping), -iterate.gradient)
-    here, ahead = _around(change, last.shape[1])
+    change = solve_system(hessian_of(cones, pieces, last, damping), -iterate.gradient)
+    here, ahead = around(change, last.shape[1])
     mass = pieces.mass + pieces.gain * (here - entries_sum(pieces.weight * ahead))
     return _Guess(iterate.start.potential + change, mass)
 
@@ -362,7 +181,7 @@ def _select(lanes: Array, new: Any, old: Any) -> Any:
     return jax.tree.map(pick, new, old)
 
 
-def _unevaluated(cones: _Cones, start: _Guess, iterations: Array) -> _Iterate:
+def _unevaluated(cones: Cones, start: _Guess, iterations: Array) -> _Iterate:
     """Before the first evaluation: a Newton step from here changes nothing.
 
     The loops below begin with it and evaluate inside, so that the program, which takes longer to
@@ -376,7 +195,11 @@ def _unevaluated(cones: _Cones, start: _Guess, iterations: Array) -> _Iterate:
     return _Iterate(start, pieces, last, gradient, residual, iterations)
 
 
-def _local(cones: _Cones, start: _Guess, tolerance: Array) -> _Found:
+def _local_damping(iterate: _Iterate) -> Array:
+    return 1e-3 * jnp.minimum(1, iterate.residual)
+
+
+def _local(cones: Cones, start: _Guess, tolerance: Array) -> _Found:
     """Newton on the pieces from `start`, until every lane is done or out of budget."""
 
     def running(found: _Found | _Iterate) -> Array:
@@ -386,11 +209,10 @@ def _local(cones: _Cones, start: _Guess, tolerance: Array) -> _Found:
         start, before = carry
         iterate = _evaluate(cones, start, before.iterations + running(before))
         lanes = running(iterate)
-        damping = jnp.minimum(1e-3, 1e-3 * iterate.residual)
         late = (iterate.iterations >= LATE) & (iterate.iterations % 2 == LATE % 2)
 
         def move() -> _Guess:
-            point = _newton_point(cones, iterate, damping)
+            point = _newton_point(cones, iterate, _local_damping(iterate))
             halfway = (iterate.start.mass + point.mass) / 2
             point = point._replace(mass=_select(late, halfway, point.mass))
             # A lane that is done keeps its point, and evaluating it again gives the same result.
@@ -403,7 +225,7 @@ def _local(cones: _Cones, start: _Guess, tolerance: Array) -> _Found:
     return lax.while_loop(lambda carry: running(carry[1]).any(), step, (start, first))[1]
 
 
-def _globalised(cones: _Cones, tolerance: Array, found: _Found) -> _Iterate:
+def _globalised(cones: Cones, tolerance: Array, found: _Found) -> _Iterate:
     r"""Damped Newton on the dual with exact cones, along a path of growing targets.
 
     For the lanes that are not done; the others keep their point. Far from the feasible set the
@@ -478,7 +300,7 @@ def _globalised(cones: _Cones, tolerance: Array, found: _Found) -> _Iterate:
     return lax.while_loop(lambda carry: jnp.any(running(carry[0], carry[3])), step, carry)[0]
 
 
-def _prepare(*arrays: Array) -> tuple[Problem, _Cones, WarmStart, Array]:
+def _prepare(*arrays: Array) -> tuple[Problem, Cones, WarmStart, Array]:
     """The problem in both shapes, where to start, and the residual to reach."""
     problem = Problem.of(*arrays[:5])
     potential, mass, gain, target, last, tolerance = arrays[5:]
@@ -489,10 +311,10 @@ def _prepare(*arrays: Array) -> tuple[Problem, _Cones, WarmStart, Array]:
         target=target.reshape(-1),
         last=last,
     )
-    return problem, _Cones.of(problem), before, jnp.where(problem.sound, tolerance, jnp.inf)
+    return problem, Cones.of(problem), before, jnp.where(problem.sound, tolerance, jnp.inf)
 
 
-def _mean_target(cones: _Cones) -> Array:
+def _mean_target(cones: Cones) -> Array:
     """The mean target of every cone, `[C B]`."""
     present = cones.target > ABSENT / 2
     ones = jnp.ones_like(cones.target)  # of the target's type, whatever the default one is
@@ -500,7 +322,7 @@ def _mean_target(cones: _Cones) -> Array:
     return total / jnp.maximum(count, 1)
 
 
-def _predict(cones: _Cones, before: WarmStart, target: Array) -> _Guess:
+def _predict(cones: Cones, before: WarmStart, target: Array) -> _Guess:
     r"""A start for this target from the solution for another, without a system to be solved.
 
     Near that solution a cone's mass is linear in its target, here in the mean over the entries.
@@ -512,13 +334,13 @@ def _predict(cones: _Cones, before: WarmStart, target: Array) -> _Guess:
     occupancy = positive_part(before.last + y[-1][:, None])
     on = jnp.where(occupancy > 0, jnp.ones_like(occupancy), 0)
     less = before.gain * (before.target - target)
-    own = _per_state(before.gain, on)
+    own = per_state(before.gain, on)
     moves = jnp.where(own > 0, cones.free, 0)
     share = RESPONSE * moves / jnp.where(own > 0, own, 1)
-    change = share * _per_state(less, on * (before.last - cones.last))
-    mean = (_per_state(before.mass, occupancy) * change).sum(1)  # [L, B]
+    change = share * per_state(less, on * (before.last - cones.last))
+    mean = (per_state(before.mass, occupancy) * change).sum(1)  # [L, B]
     along = lax.cumsum(mean, reverse=True) - mean
-    mass = before.mass - less + before.gain * _around(change, cones.last.shape[1])[0]
+    mass = before.mass - less + before.gain * around(change, cones.last.shape[1])[0]
     guess = _Guess(
         potential=y + change + moves * along[:, None],
         mass=jnp.where(mass > 0, mass, before.mass),
@@ -526,7 +348,42 @@ def _predict(cones: _Cones, before: WarmStart, target: Array) -> _Guess:
     return jax.tree.map(lambda x: jnp.where(jnp.isfinite(x), x, 0), guess)
 
 
-def _find(cones: _Cones, start: _Guess, goal: Array) -> _Found:
+def _single(tree: Any) -> Any:
+    return jax.tree.map(lambda x: x.astype(jnp.float32), tree)
+
+
+def _roughly(cones: Cones, start: _Guess) -> tuple[_Guess, Array]:
+    """Local steps in single precision, which take half the time, and how many.
+
+    The last of them begins near the solution, or the budget ends. A lane in which single precision
+    overflows keeps its start.
+    """
+    each = start.potential[0, 0]  # [B]
+    none = jnp.zeros_like(each, jnp.int32)
+    if each.dtype != jnp.float64 or cones.target.size < ROUGH_VARIABLES * each.size:
+        return start, none
+    cones = fence(_single, cones)
+
+    def running(carry: tuple[_Guess, Array, Array]) -> Array:
+        _, residual, iterations = carry
+        return (residual > ROUGH_RESIDUAL) & (iterations < ROUGH_STEPS)
+
+    def step(carry: tuple[_Guess, Array, Array]) -> tuple[_Guess, Array, Array]:
+        guess, residual, iterations = carry
+        lanes = running(carry)
+        iterate = _evaluate(cones, guess, iterations)
+        point = _newton_point(cones, iterate, _local_damping(iterate))
+        residual = jnp.where(lanes, iterate.residual, residual)
+        return _select(lanes, point, guess), residual, iterations + lanes
+
+    carry = _single(start), jnp.full_like(each, jnp.inf, jnp.float32), none
+    guess, _, iterations = lax.while_loop(lambda x: running(x).any(), step, carry)
+    double = jax.tree.map(lambda x: x.astype(jnp.float64), guess)
+    finite = jnp.isfinite(guess.potential.sum((0, 1)))
+    return _select(finite, double, start), iterations
+
+
+def _find(cones: Cones, start: _Guess, goal: Array) -> _Found:
     """Local and, where that leaves lanes undone, globalised steps, in turns."""
 
     def undone(carry: tuple[_Found, Array]) -> Array:
@@ -568,13 +425,14 @@ def _project_lanes(
     arrays = (state_mask, action_mask, target, center, radius, *start_and_tolerance)
     problem, cones, before, goal = fence(_prepare, *map(lanes_last, arrays))
     target_mean = fence(_mean_target, cones)
-    found = _find(cones, fence(_predict, cones, before, target_mean), goal)
+    start, rough_steps = _roughly(cones, fence(_predict, cones, before, target_mean))
+    found = _find(cones, start, goal)
     converged = found.residual <= goal
     occupancy = lax.cond(
         converged.all(),
         lambda q: q,
         lambda q: _select(converged, q, feasible_point(problem, q)),
-        _occupancy(problem, found),
+        assemble(problem, found.value, found.last),
     )
     lanes_first = partial(jnp.moveaxis, source=-1, destination=0)
     return (
@@ -586,7 +444,7 @@ def _project_lanes(
         ),
         lanes_first(cones.last),
         jnp.where(problem.sound, found.residual, jnp.nan),
-        jnp.maximum(found.iterations, 0),  # a lane that was never evaluated stands at -1
+        rough_steps + jnp.maximum(found.iterations, 0),  # a lane never evaluated stands at -1
         converged & problem.sound,
     )
 
