@@ -225,6 +225,9 @@ def project_batch(
     return jax.lax.map(one, mapped, batch_size=int(size))
 
 
+# Beyond any meaning, and below the mark of what is absent (see `cone.py`).
+LARGEST_TARGET = 1e20
+
 # Arrays of the size of an occupancy that a solver holds at the same time, counted generously.
 _ARRAYS_PER_LANE = 32
 
@@ -257,12 +260,12 @@ def _check(layers: Layers, target: Array, confidence: ConfidenceSet) -> None:
         return
     center, pairs = on_host(confidence.center), on_host(layers.action_mask)
     present = pairs[..., None] & on_host(layers.state_mask)[1:, None, None, :]
-    wrong = ~np.isfinite(on_host(target)) & present
+    wrong = ~(np.abs(on_host(target)) < LARGEST_TARGET) & present
     if wrong.any():
         k, x, a, y = np.argwhere(wrong)[0]
         raise ValueError(
             f"the target of layer {k}, state {x}, action {a} to state {y} is "
-            f"{target[k, x, a, y]}, not a finite number."
+            f"{target[k, x, a, y]}; it must be a number of size below {LARGEST_TARGET:g}."
         )
     total = np.where(present, center, 0).sum(-1)
     # Looser than for an MDP: an estimate is a quotient of counts, perhaps in float32.

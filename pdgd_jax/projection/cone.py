@@ -27,7 +27,7 @@ from jaxtyping import Array
 
 from pdgd_jax.projection.kernels import fence
 
-__all__ = ["ABSENT", "ConePieces", "classify", "positive_part", "project_cone"]
+__all__ = ["ABSENT", "ConePieces", "classify", "positive_part", "project_cone", "support_of"]
 
 # The target of an entry that does not exist: its projection is then exactly zero, without any
 # further masking.
@@ -100,6 +100,15 @@ def _tail(point: Array, center: Array) -> Array:
     r"""$\sum_i p_i \max(u_i, u_j)$ for every entry $j$."""
     terms = (p * _larger(u, point) for p, u in zip(_rows(center), _rows(point), strict=True))
     return sum(terms, start=jnp.zeros((), point.dtype))
+
+
+def support_of(point: Array, center: Array, half_radius: Array) -> Array:
+    r"""The largest $u^\top P$ of the ball, $h \max_j u_j + \min_t \sum_i p_i \max(u_i, t) - h t$.
+
+    It is positive where the projection is not the apex, and grows as much as all of $u$ does.
+    """
+    least = (half_radius[None] * point - _tail(point, center)).max(0)
+    return half_radius * point.max(0) - least
 
 
 def _one_where(condition: Array, like: Array) -> Array:

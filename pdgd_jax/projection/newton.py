@@ -14,8 +14,9 @@ loops solve it:
    pieces: one classification and one block tridiagonal solve, no line search. It is a Newton method
    on a piecewise linear system, so that it ends exactly once the pieces are right; from a warm
    start that takes a few steps, most of them in single precision if the problem is not small.
-2. **Globalised**: exact cone projections and damped steps, each accepted only if it decreases $f$
-   or halves the residual. It always converges, and runs only if the first left a lane undone.
+2. **Globalised**: exact cone projections, potentials at which something can leave every state, so
+   that the Hessian is regular, and steps that are shortened until $f$ decreases. It always
+   converges, and runs only if the first left a lane undone.
 
 Everything is written for a batch, with the lanes as the *last* axis, and `vmap` of a projection is
 a larger batch. Hence "every lane is done" is one number, loops stop and branches are skipped for
@@ -40,6 +41,7 @@ from pdgd_jax.projection.cone import (
     classify,
     positive_part,
     project_cone,
+    support_of,
 )
 from pdgd_jax.projection.hessian import hessian_of, solve_system
 from pdgd_jax.projection.kernels import fence
@@ -54,21 +56,20 @@ from pdgd_jax.projection.problem import (
 
 __all__ = ["WarmStart", "solver"]
 
-LOCAL_STEPS = 25
-# A mass may jump to and fro between two pieces, over the one that holds the solution: from this
-# step on, every other step moves the masses by half.
-LATE = 7
-GLOBAL_STEPS = 1000
+LOCAL_STEPS = 10
+GLOBAL_STEPS = 200
 # Steps in single precision come first where a lane has at least so many variables (the program
 # then takes some seconds longer to compile), up to the first from below this residual: what it
 # leads to is close to exact.
 ROUGH_VARIABLES = 1000
 ROUGH_RESIDUAL = 1e-3
 ROUGH_STEPS = 6
-# Near the solution the globalised loop may crawl where a step of the local one is exact: it hands
-# over at this residual, and only in the last round goes all the way itself.
+# The globalised loop hands over to the local one at this residual, whose steps are exact there and
+# know less rounding; in the last round it goes all the way itself.
 HAND_OVER = 1e-6
-ROUNDS = 3
+ROUNDS = 2
+# The share of the residual by which it opens closed states: what leaves them then matters little.
+OPENED = 0.001
 
 # The share of what a state loses that its potential makes up for in `_predict`: where steps are
 # fewest. With all of it less would flow in, too.
@@ -195,7 +196,7 @@ def _unevaluated(cones: Cones, start: _Guess, iterations: Array) -> _Iterate:
     return _Iterate(start, pieces, last, gradient, residual, iterations)
 
 
-def _local_damping(iterate: _Iterate) -> Array:
+def _damping(iterate: _Iterate) -> Array:
     return 1e-3 * jnp.minimum(1, iterate.residual)
 
 
@@ -209,12 +210,9 @@ def _local(cones: Cones, start: _Guess, tolerance: Array) -> _Found:
         start, before = carry
         iterate = _evaluate(cones, start, before.iterations + running(before))
         lanes = running(iterate)
-        late = (iterate.iterations >= LATE) & (iterate.iterations % 2 == LATE % 2)
 
         def move() -> _Guess:
-            point = _newton_point(cones, iterate, _local_damping(iterate))
-            halfway = (iterate.start.mass + point.mass) / 2
-            point = point._replace(mass=_select(late, halfway, point.mass))
+            point = _newton_point(cones, iterate, _damping(iterate))
             # A lane that is done keeps its point, and evaluating it again gives the same result.
             return _select(lanes, point, iterate.start)
 
@@ -225,79 +223,83 @@ def _local(cones: Cones, start: _Guess, tolerance: Array) -> _Found:
     return lax.while_loop(lambda carry: running(carry[1]).any(), step, (start, first))[1]
 
 
-def _globalised(cones: Cones, tolerance: Array, found: _Found) -> _Iterate:
-    r"""Damped Newton on the dual with exact cones, along a path of growing targets.
+def _opened(problem: Problem, potential: Array, margin: Array) -> Array:
+    r"""The potentials, raised in closed states until these are open by the margin.
 
-    For the lanes that are not done; the others keep their point. Far from the feasible set the
-    problem is close to a linear program: the dual is flat but for thin kinks, where any descent
-    method crawls. So a lane first solves for a target scaled to size one half, where kinks and
-    potentials have the same scale, and the scale doubles, together with the potentials, whenever
-    the residual is below 0.1.
-
-    Along the way steps are backtracked until they decrease the dual or halve the residual. The
-    damping $0.1 \min(1, \|\nabla f\|)$ bounds the step where the Hessian is singular.
+    A state is closed while every cone of its pairs is at the apex. Little changes of its potential
+    then change nothing that leaves it: the Hessian is singular, and a Newton step much too long. As
+    $\partial f / \partial y(x)$ is minus what enters, raising the potential does not raise $f$; and
+    where every state is open the Hessian is regular, since the potentials that it does not see are
+    means of those of the next layer, and so zero.
     """
 
-    def scaled(target: Array, scale: Array) -> Array:
-        by = jnp.tile(scale, target.shape[-1] // scale.size)
-        return jnp.where(target > ABSENT / 2, target * per_lane(by, target.ndim), ABSENT)
+    def open_layer(after: Array, layer: tuple[Array, ...]) -> tuple[Array, Array]:
+        target, center, half_radius, conserved, own = layer
+        usable = (target > ABSENT / 2).any(0)
+        support = support_of(target - after[:, None, None], center, half_radius)
+        opens = per_lane(margin, 2) - jnp.where(usable, support, ABSENT).max(1)
+        own = jnp.where((conserved > 0) & (own < opens), opens, own)
+        return own, own
 
-    def evaluate(start: _Guess, iterations: Array, scale: Array) -> _Iterate:
-        target, last = scaled(cones.target, scale), scaled(cones.last, scale)
-        smaller = cones._replace(target=target, last=last)
-        return _evaluate(smaller, start, iterations, exact=True)
+    by_layer = (x.swapaxes(0, 1) for x in (problem.target, problem.center))
+    layers = (*by_layer, problem.half_radius, problem.conserved, potential)
+    return lax.scan(open_layer, jnp.zeros_like(potential[0]), layers, reverse=True)[1]
+
+
+def _globalised(
+    problem: Problem, cones: Cones, start: _Guess, tolerance: Array, found: _Found
+) -> _Iterate:
+    """Newton on the dual with open states and exact cones, in the lanes that are not done.
+
+    Each step begins at `start` or where the last one ended, and is shortened until it descends; or
+    until it halves the least residual so far, which is seen where rounding hides the descent, and
+    cannot happen without end.
+    """
 
     def dual(iterate: _Iterate) -> Array:
         square = (iterate.pieces.occupancy**2).sum(0).reshape(-1, tolerance.size).sum(0)
         square += (iterate.last**2).sum((0, 1))
         return square / 2 - iterate.start.potential[0, 0]
 
-    def running(iterate: _Iterate, scale: Array) -> Array:
-        unsolved = (iterate.residual > tolerance) | (scale < 1)
-        return unsolved & (iterate.iterations < LOCAL_STEPS + GLOBAL_STEPS)
+    def running(iterate: _Iterate) -> Array:
+        steps = iterate.iterations - found.iterations
+        return (iterate.residual > tolerance) & (steps < GLOBAL_STEPS)
 
     def step(carry: tuple[_Iterate, Array, Array, Array]) -> tuple[_Iterate, Array, Array, Array]:
-        iterate, value, length, scale = carry
-        lanes = running(iterate, scale)
-        grow = (iterate.residual < 0.1) & (scale < 1)
-        next_scale = jnp.where(grow, jnp.minimum(2 * scale, 1), scale)
-        size = jnp.sqrt((iterate.gradient**2).sum((0, 1)))
-        damping = 0.1 * jnp.where(jnp.isinf(iterate.residual), 1, jnp.minimum(1, size))
-        full = _newton_point(cones, iterate, damping).potential
-        change = full - iterate.start.potential
-        slope = length * (iterate.gradient * change).sum((0, 1))
-        grown = full * per_lane(next_scale / scale, 3)
-        shortened = iterate.start.potential + per_lane(length, 3) * change
-        potential = _select(grow, grown, shortened)
-        moved = _select(lanes, _Guess(potential, iterate.pieces.mass), iterate.start)
-        trial = evaluate(moved, iterate.iterations + lanes, next_scale)
+        iterate, value, least, length = carry
+        lanes = running(iterate)
+        full = _newton_point(cones, iterate, _damping(iterate)).potential
+        change = per_lane(length, 3) * (full - iterate.start.potential)
+        slope = (iterate.gradient * change).sum((0, 1))
+        point = _Guess(iterate.start.potential + change, iterate.pieces.mass)
+        opened = _opened(problem, point.potential, OPENED * jnp.minimum(1, iterate.residual))
+        moved = _select(lanes, point._replace(potential=opened), iterate.start)
+        trial = _evaluate(cones, moved, iterate.iterations + lanes, exact=True)
         trial_value = dual(trial)
         rise = trial_value - value
-        # What rounding may add to the dual: below it, no descent can be seen.
+        # What rounding may add to the dual. Below it no descent can be seen, but whether the slope
+        # has fallen to half, as it does only near or before the lowest point.
         rounding = 4 * jnp.finfo(value.dtype).eps * (1 + jnp.abs(value))
+        flatter = (trial.gradient * change).sum((0, 1)) <= -slope / 2
         accept = (
-            grow
-            | jnp.isinf(iterate.residual)  # the first evaluation
-            | (rise <= 1e-4 * slope)
-            | ((rise <= rounding) & (trial.residual < iterate.residual))
-            | (trial.residual <= iterate.residual / 2)
+            (rise <= 1e-4 * slope - rounding)
+            | ((rise <= rounding) & flatter)
+            | (trial.residual <= least / 2)  # the first evaluation, too, since it is infinite then
             | (length < 1e-10)
         )
         # The minimiser of the parabola through what is known, safeguarded.
         shorter = length * jnp.clip(-slope / (2 * (rise - slope)), 0.05, 0.5)
         kept = _select(accept | ~lanes, trial, iterate._replace(iterations=trial.iterations))
         value = jnp.where(accept, trial_value, value)
-        return kept, value, jnp.where(accept, 1, shorter), next_scale
+        least = jnp.where(trial.residual < least, trial.residual, least)
+        return kept, value, least, jnp.where(accept, 1, shorter)
 
-    unfinished = ~(found.residual <= tolerance)
-    cold = jax.tree.map(jnp.zeros_like, found.start)
-    sizes = (jnp.where(x > ABSENT / 2, jnp.abs(x), 0) for x in (cones.target, cones.last))
-    largest = jnp.maximum(*(x.reshape(-1, tolerance.size).max(0) for x in sizes))
-    scale = jnp.where(unfinished, jnp.minimum(1, 0.5 / jnp.maximum(largest, 0.5)), 1)
-    start = _select(unfinished, cold, found.start)
-    first = _unevaluated(cones, start, found.iterations)
-    carry = first, jnp.zeros_like(scale), jnp.ones_like(scale), scale
-    return lax.while_loop(lambda carry: jnp.any(running(carry[0], carry[3])), step, carry)[0]
+    done = found.residual <= tolerance
+    first = _unevaluated(cones, _select(done, found.start, start), found.iterations)
+    first = first._replace(residual=jnp.where(done, found.residual, first.residual))
+    nothing = jnp.zeros_like(tolerance)
+    carry = first, nothing, first.residual, nothing + 1
+    return lax.while_loop(lambda carry: running(carry[0]).any(), step, carry)[0]
 
 
 def _prepare(*arrays: Array) -> tuple[Problem, Cones, WarmStart, Array]:
@@ -372,7 +374,7 @@ def _roughly(cones: Cones, start: _Guess) -> tuple[_Guess, Array]:
         guess, residual, iterations = carry
         lanes = running(carry)
         iterate = _evaluate(cones, guess, iterations)
-        point = _newton_point(cones, iterate, _local_damping(iterate))
+        point = _newton_point(cones, iterate, _damping(iterate))
         residual = jnp.where(lanes, iterate.residual, residual)
         return _select(lanes, point, guess), residual, iterations + lanes
 
@@ -383,8 +385,8 @@ def _roughly(cones: Cones, start: _Guess) -> tuple[_Guess, Array]:
     return _select(finite, double, start), iterations
 
 
-def _find(cones: Cones, start: _Guess, goal: Array) -> _Found:
-    """Local and, where that leaves lanes undone, globalised steps, in turns."""
+def _find(problem: Problem, cones: Cones, start: _Guess, goal: Array) -> _Found:
+    """Local and, where these leave lanes undone, globalised steps, in turns."""
 
     def undone(carry: tuple[_Found, Array]) -> Array:
         found, rounds = carry
@@ -397,7 +399,7 @@ def _find(cones: Cones, start: _Guess, goal: Array) -> _Found:
         found = lax.cond(
             (found.residual <= goal).all(),
             lambda found: found,
-            lambda found: _Found.of(_globalised(cones, loose, found)),
+            lambda found: _Found.of(_globalised(problem, cones, before.start, loose, found)),
             found,
         )
         return found._replace(iterations=before.iterations + found.iterations), rounds + 1
@@ -426,7 +428,7 @@ def _project_lanes(
     problem, cones, before, goal = fence(_prepare, *map(lanes_last, arrays))
     target_mean = fence(_mean_target, cones)
     start, rough_steps = _roughly(cones, fence(_predict, cones, before, target_mean))
-    found = _find(cones, start, goal)
+    found = _find(problem, cones, start, goal)
     converged = found.residual <= goal
     occupancy = lax.cond(
         converged.all(),

@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float
 
 from pdgd_jax.confidence import ConfidenceSet
 from pdgd_jax.layers import Layers
-from pdgd_jax.projection.base import ProjectionInfo, ProjectionResult
+from pdgd_jax.projection.base import LARGEST_TARGET, ProjectionInfo, ProjectionResult
 from pdgd_jax.projection.cone import ABSENT, project_cone
 
 __all__ = [
@@ -38,7 +38,7 @@ class Problem(NamedTuple):
 
     Attributes:
       target: `[S', L, S, A, B]`, `ABSENT` where there is no variable.
-      center: `[S', L, S, A, B]`, 0 where there is no variable.
+      center: `[S', L, S, A, B]`, a distribution to rounding, 0 where there is no variable.
       half_radius: `[L, S, A, B]`, at most 1.
       conserved: `[L, S, B]`, 1 in the states in which flow is conserved, else 0.
       sound: `[B]`, false where the input made no sense, and nothing is asked of the lane.
@@ -59,14 +59,16 @@ class Problem(NamedTuple):
         present = action_mask[None] & state_mask[1:].swapaxes(0, 1)[:, :, None, None]
         total = entries_sum(jnp.where(present, center, 0))
         # Counted over the entries first: sums over a first axis run over contiguous numbers.
-        wrong = entries_sum(jnp.where(present & ~(jnp.isfinite(target) & (center >= 0)), 1.0, 0.0))
+        sensible = (jnp.abs(target) < LARGEST_TARGET) & (center >= 0)
+        wrong = entries_sum(jnp.where(present & ~sensible, 1.0, 0.0))
         sensible = (wrong == 0) & (radius >= 0) & (jnp.abs(total - 1) < 1e-3)
         sound = (sensible | ~action_mask).all((0, 1, 2))
         present &= per_lane(sound, 5)
         action_mask &= per_lane(sound, 4)
         return cls(
             target=jnp.where(present, target, ABSENT),
-            center=jnp.where(present, center, 0),
+            # An estimate in single precision sums to one only to 1e-7.
+            center=jnp.where(present, center / jnp.where(total > 0, total, 1)[None], 0),
             half_radius=jnp.where(action_mask, jnp.minimum(radius / 2, 1), 0),
             conserved=action_mask.any(2).astype(target.dtype),
             sound=sound,

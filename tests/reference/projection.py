@@ -138,15 +138,21 @@ def optimality_error(state_mask, action_mask, target, center, radius, q, potenti
     worst = 0.0
     for k, x, a in zip(*np.nonzero(action_mask), strict=True):
         entries = valid[k, x, a]
-        zs, ps, h = z[k, x, a][entries], center[k, x, a][entries], min(radius[k, x, a] / 2, 1)
-        # max over the ball of z.P: move h of mass from the smallest entries to the largest.
-        order = np.argsort(zs)
-        taken = np.diff(np.minimum(np.cumsum(ps[order]), h), prepend=0)
-        support = zs @ ps + h * zs.max() - zs[order] @ taken
-        if h > ps.sum():  # cannot take more than there is
-            support = zs.max()
+        zs, ps = z[k, x, a][entries], center[k, x, a][entries]
+        support = largest_mean(zs, ps, radius[k, x, a])
         worst = max(worst, support, abs(zs @ q[k, x, a][entries]))
     return worst
+
+
+def largest_mean(z, p, radius):
+    """The largest z.P over the ball: move half the radius from the smallest entries to the largest.
+
+    At most all of it can be moved.
+    """
+    h = min(radius / 2, 1)
+    order = np.argsort(z)
+    taken = np.diff(np.minimum(np.cumsum(p[order]), h), prepend=0)
+    return z.max() if h > p.sum() else z @ p + h * z.max() - z[order] @ taken
 
 
 def quadratic_program(state_mask, action_mask, center, radius):
