@@ -140,7 +140,8 @@ def project(
 
     Raises:
       ValueError: outside `jit`, if the target is not finite or the center is not a distribution,
-        naming the place; always, if shapes disagree or the solver is unknown.
+        naming the place; always, if shapes disagree, the solver is unknown, or the warm start is
+        not one of this solver and these layers.
 
     Example:
       >>> import jax
@@ -159,8 +160,12 @@ def project(
     dtype = target.dtype
     if warm_start is None:
         warm_start = method.init(layers, dtype)
+    else:
+        _check_start(method, layers, dtype, warm_start)
     if tolerance is None:
         tolerance = method.tolerance[int(dtype == jnp.float64)]
+    elif is_concrete(tolerance) and not tolerance > 0:
+        raise ValueError(f"the tolerance must be positive; it is {tolerance}.")
 
     @jax.custom_jvp
     def solve(
@@ -243,6 +248,17 @@ def _no_derivative(primals: Any, tangents: Any) -> Any:
         "project has no derivative: it is not differentiable where the active pieces change. "
         "Wrap its arguments in jax.lax.stop_gradient if it is a constant to you."
     )
+
+
+def _check_start(method: Solver, layers: Layers, dtype: Any, warm_start: Any) -> None:
+    def shapes(tree: Any) -> Any:
+        return jax.tree.map(jnp.shape, tree)
+
+    if shapes(warm_start) != shapes(jax.eval_shape(lambda: method.init(layers, dtype))):
+        raise ValueError(
+            "the warm start does not fit; it must be that of an earlier projection by the same "
+            "solver on layers of the same shape, or a cold_start."
+        )
 
 
 def _check(layers: Layers, target: Array, confidence: ConfidenceSet) -> None:
