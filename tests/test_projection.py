@@ -295,7 +295,39 @@ def test_the_slow_loop_converges_alone_and_not_slowly(with_constants, shape):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["near", "ties"])
+def test_many_pairs_in_states_that_nothing_enters(with_constants):
+    """What leaves a state that was opened is little in all, however many pairs it has."""
+    with_constants(LOCAL_STEPS=0)
+    layers = Layers.from_sizes((1, 5, 5, 1), num_actions=200)
+    rng = np.random.default_rng(19)
+    shape = (*layers.shape, 5)
+    target = rng.normal(size=(4, *shape)) * np.asarray(layers.triple_mask)
+    target[:, 1] = target[:, 2] = 0  # ties, so that all pairs open together
+    center = np.zeros(shape)
+    center[0, 0, :, :4] = 1 / 4  # the last state is not reached
+    center[1], center[2, ..., 0] = 1 / 5, 1
+    radius = np.zeros(layers.shape)
+    radius[1] = 2
+    confidence = ConfidenceSet(center, radius)
+    result = jax.jit(jax.vmap(lambda target: project(layers, target, confidence)))(target)
+    assert np.all(result.info.converged)
+    assert np.max(result.info.iterations) <= 40
+
+
+def test_a_warm_start_of_another_precision_and_a_traced_tolerance():
+    layers, q, center, radius = simple_problem()
+    confidence = ConfidenceSet(center, radius)
+    single = jnp.asarray(q - 0.1, jnp.float32)
+    result = project(layers, single, confidence, warm_start=cold_start(layers, dtype=float))
+    assert result.info.converged
+    assert {x.dtype for x in jax.tree.leaves(result.warm_start)} == {jnp.dtype("float32")}
+    solve = jax.jit(lambda tolerance: project(layers, q - 0.1, confidence, tolerance=tolerance))
+    assert solve(1e-9).info.residual <= 1e-9
+    assert solve(np.inf).info.residual <= 1  # a point was found nevertheless
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["near", "ties", "medium"])
 def test_the_slow_loop_converges_in_float32_too(with_constants, kind):
     """Near the solution no descent of the dual can be seen: it is smaller than its rounding."""
     with_constants(LOCAL_STEPS=0)
@@ -494,8 +526,8 @@ def test_shapes_and_names_are_checked_first():
         ConfidenceSet(center, radius[..., 0])
     with pytest.raises(ValueError, match="must be floating point"):
         project(layers, jnp.ones(q.shape, int), confidence)
-    for tolerance in (0.0, -1e-9, np.nan):
-        with pytest.raises(ValueError, match=f"tolerance must be positive; it is {tolerance}"):
+    for tolerance in (0.0, -1e-9, np.nan, np.inf):
+        with pytest.raises(ValueError, match=f"must be positive and finite; it is {tolerance}"):
             project(layers, jnp.asarray(q), confidence, tolerance=tolerance)
     for start in (cold_start(layers, "osqp"), cold_start(make("random").layers), 0.0):
         with pytest.raises(ValueError, match="warm start does not fit"):

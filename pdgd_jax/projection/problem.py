@@ -25,7 +25,6 @@ __all__ = [
     "entries_sum",
     "feasible_point",
     "flow_excess",
-    "following",
     "outflow_and_inflow",
     "per_lane",
     "point_at",
