@@ -58,8 +58,8 @@ class Problem(NamedTuple):
         present = action_mask[None] & state_mask[1:].swapaxes(0, 1)[:, :, None, None]
         total = entries_sum(jnp.where(present, center, 0))
         # Counted over the entries first: sums over a first axis run over contiguous numbers.
-        sensible = (jnp.abs(target) < LARGEST_TARGET) & (center >= 0)
-        wrong = entries_sum(jnp.where(present & ~sensible, 1.0, 0.0))
+        right = (jnp.abs(target) < LARGEST_TARGET) & (center >= 0)
+        wrong = entries_sum(jnp.where(present & ~right, 1.0, 0.0))
         sensible = (wrong == 0) & (radius >= 0) & (jnp.abs(total - 1) < 1e-3)
         sound = (sensible | ~action_mask).all((0, 1, 2))
         present &= per_lane(sound, 5)
