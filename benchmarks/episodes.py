@@ -36,7 +36,7 @@ from pdgd_jax import (
 from pdgd_jax.confidence import count, estimate
 from pdgd_jax.lanes import Program, What, stacked
 from pdgd_jax.learners import Info
-from pdgd_jax.metrics import Comparators
+from pdgd_jax.metrics import Comparators, reference
 from pdgd_jax.metrics import init as init_metrics
 from pdgd_jax.metrics import update as update_metrics
 from pdgd_jax.projection import Solver
@@ -258,11 +258,12 @@ class Part(Ours):
             )
             first = init_metrics(cmdp, comparators)
             new = update_metrics(
-                first, cmdp, comparators, policy_of(lane), fixed_path(t), outcome, info
+                first, cmdp, against, t, policy_of(lane), fixed_path(t), outcome, info
             )
             return sum(leaf.astype(float).sum() for leaf in jax.tree.leaves(new))
 
         learner = learner_of(cmdp, NO_PROJECTION)
+        against = reference(cmdp, comparators, learner.setting)
 
         def policy_of(lane):
             return learner.policy(lane.learner)

@@ -2,6 +2,8 @@
 
     python benchmarks/scaling.py             everything, some minutes on two quiet cores
     python benchmarks/scaling.py --only S    one table: lanes, devices, S, A, L, m or T
+    python benchmarks/scaling.py --fit       the constants of `pdgd_jax/costs.py`, to be copied; 20
+                                             minutes on a quiet core
     python benchmarks/scaling.py --quick     only to see that all of it works
 
 Every case has a process of its own, so that its peak memory is its own. PDGD-OPS plays `random`
@@ -69,6 +71,31 @@ QUICK = {
     "m": [{"num_constraints": m, "x": m, **HURRY} for m in (1, 2)],
     "T": [{"T": T, "solver": "none"} for T in (50, 100)],
 }
+# Of a learner that projects, and of one that does not; `before` episodes are played first. The last
+# two have matrices that leave the first cache.
+FIT = {
+    "NEWTON": [
+        {"lanes": 1},
+        {"lanes": 16},
+        {"lanes": 64},
+        {"num_constraints": 16},
+        {"sizes": [1, 10, 10, 10, 10, 1], "num_actions": 5, "lanes": 1},
+        {"sizes": [1, 10, 10, 10, 10, 1], "num_actions": 5, "lanes": 16},
+        {"sizes": [1, *[32] * 4, 1], "num_actions": 4, "lanes": 1, "before": 100},
+        {"sizes": [1, *[32] * 19, 1], "num_actions": 4, "lanes": 1, "before": 50},
+        {"sizes": [1, *[64] * 9, 1], "num_actions": 4, "lanes": 1, "before": 30},
+        {"sizes": [1, *[100] * 3, 1], "num_actions": 4, "lanes": 1, "before": 20},
+        {"sizes": [1, *[100] * 9, 1], "num_actions": 4, "lanes": 1, "before": 10},
+    ],
+    "FIXED": [
+        {"learner": "uniform", "lanes": 1},
+        {"learner": "uniform", "lanes": 16},
+        {"learner": "uniform", "num_constraints": 64},
+        {"learner": "uniform", "sizes": [1, *[32] * 4, 1], "num_actions": 4, "lanes": 4},
+        {"learner": "uniform", "sizes": [1, *[100] * 9, 1], "num_actions": 4, "lanes": 1},
+    ],
+}
+QUICK_FIT = {"FIXED": [{"learner": "uniform", "lanes": w, "seconds": 0.1} for w in (1, 2)]}
 
 
 def growth(x, times):
@@ -82,25 +109,35 @@ def growth(x, times):
 class Case:
     """Blocks of lanes on devices, compiled and warmed up, ready to be measured again and again."""
 
-    def __init__(self, lanes=16, width=None, devices=None, solver="newton", seconds=1.5, **options):
+    def __init__(
+        self,
+        lanes=16,
+        width=None,
+        devices=None,
+        learner="pdgd-ops",
+        solver="newton",
+        seconds=1.5,
+        before=BEFORE,
+        **options,
+    ):
         import jax
 
-        from pdgd_jax import make, pdgd_ops
+        from pdgd_jax import make, make_learner
         from pdgd_jax.lanes import Program, What, local_devices, stacked
         from pdgd_jax.metrics import Comparators
         from pdgd_jax.plan import width_of
 
         options = {key: options.get(key, value) for key, value in BASE.items()}
         cmdp = make("random", **options)
-        learner = pdgd_ops(
-            cmdp.layers, cmdp.num_constraints, 10**5, confidence_scale=0.1, solver=solver
-        )
+        player = make_learner(learner, cmdp, 10**5, confidence_scale=0.1, solver=solver)
+        self.shape, self.num_constraints = cmdp.layers.shape, cmdp.num_constraints
+        self.before = before
         self.width = width or width_of(lanes, bytes_per_lane=1)
         self.lanes = lanes
         blocks = -(-lanes // self.width)
         program = Program(local_devices(devices)[:blocks])
         at_once = program.blocks * self.width
-        lane = jax.tree.map(np.asarray, What(cmdp, learner, Comparators.default(cmdp)))
+        lane = jax.tree.map(np.asarray, What(cmdp, player.as_pytree(), Comparators.default(cmdp)))
         what = program.place(stacked([lane] * at_once))
         self.rounds = -(-blocks // program.blocks)
         keys = jax.random.split(jax.random.key(0), self.rounds * at_once)
@@ -117,17 +154,18 @@ class Case:
         begin = time.perf_counter()
         self.play(first, 0)
         self.compile_seconds = time.perf_counter() - begin
-        self.carry = self.play(first, BEFORE)
+        self.carry = self.play(first, before)
+        some = min(20, before)
         begin = time.perf_counter()
-        self.play(self.carry, BEFORE + 20)
-        each = (time.perf_counter() - begin) / 20 * self.rounds
-        self.episodes = max(20, round(seconds / each))
+        self.play(self.carry, before + some)
+        each = (time.perf_counter() - begin) / some * self.rounds
+        self.episodes = max(some, round(seconds / each))
 
     def measure(self):
         """Episodes per second of all lanes together."""
         begin = time.perf_counter()
         for keys in self.keys:
-            self.play(self.carry._replace(key=keys), BEFORE + self.episodes)
+            self.play(self.carry._replace(key=keys), self.before + self.episodes)
         return self.lanes * self.episodes / (time.perf_counter() - begin)
 
 
@@ -136,6 +174,7 @@ class LongRun:
 
     def __init__(self, T, solver="newton"):
         self.T, self.solver, self.compile_seconds, self.width = T, solver, 0.0, 1
+        self.shape, self.num_constraints = (2, 2, 2), 1
 
     def measure(self):
         from pdgd_jax import sweep
@@ -184,6 +223,8 @@ def serve():
             "peak": peak,
             "compile_seconds": case.compile_seconds,
             "width": case.width,
+            "shape": case.shape,
+            "num_constraints": case.num_constraints,
         }
         print(json.dumps(answer), flush=True)
 
@@ -294,9 +335,69 @@ def horizon_table(cases):
     print(f"peak memory ~ T^{growth(x, peaks):.3f}: {change:+.1f}% from first to last")
 
 
+# -- the constants of costs.py -------------------------------------------------------------------
+
+
+def fitted(rows, guess):
+    """The constants that come closest to what was measured, by the ratio.
+
+    Args:
+      rows: `(shape, lanes, m, seconds of an episode of all lanes, seconds to compile)`.
+      guess: constants to begin with; those that no row tells anything about are kept.
+    """
+    from scipy.optimize import least_squares, nnls
+
+    from pdgd_jax.costs import episode_seconds
+
+    names = [name for name in guess._fields[:5] if getattr(guess, name) > 0]
+
+    def constants(logarithms):
+        return guess._replace(**dict(zip(names, np.exp(logarithms).tolist(), strict=True)))
+
+    def errors(logarithms):
+        found = constants(logarithms)
+        return [
+            np.log(episode_seconds(shape, lanes, num_constraints=m, constants=found) / seconds)
+            for shape, lanes, m, seconds, _ in rows
+        ]
+
+    best = least_squares(errors, np.log([getattr(guess, name) for name in names]))
+    sizes = np.array([[1.0, shape[0], shape[1]] for shape, *_ in rows])
+    compiling = np.array([row[-1] for row in rows])
+    first, layer, state = nnls(sizes / compiling[:, None], np.ones(len(rows)))[0]
+    return constants(best.x)._replace(
+        compile=float(first), compile_layer=float(layer), compile_state=float(state)
+    )
+
+
+def fit_table(tables):
+    """Measure on one core, and print the constants as `costs.py` has them."""
+    from pdgd_jax import costs
+
+    for name, cases in tables.items():
+        rows = []
+        print(f"\n{name:6}    L, S, A   lanes    m   CPU us of an episode, all lanes   compile s")
+        for case in cases:
+            found = measured(core=0, width=case.get("lanes", 16), **case)
+            shape, lanes, m = tuple(found["shape"]), found["width"], found["num_constraints"]
+            seconds = 1e-6 * found["each"] * lanes
+            rows.append((shape, lanes, m, seconds, found["compile_seconds"]))
+            print(
+                f"{str(shape)[1:-1]:>18} {lanes:5} {m:6} {1e6 * seconds:20,.1f} "
+                f"{found['compile_seconds']:24.1f}",
+                flush=True,
+            )
+        constants = fitted(rows, getattr(costs, name))
+        print(f"{name} = Constants(")
+        for field, value in constants._asdict().items():
+            print(f"    {field}={value:.2g},")
+        print(")", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", choices=[*CASES, "devices"], help="one table")
+    parser.add_argument("--fit", action="store_true", help="the constants of pdgd_jax/costs.py")
     add_quick(parser)
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -305,6 +406,8 @@ def main():
     if options.quick:
         hurry()
     begin = time.perf_counter()
+    if options.fit:
+        return fit_table(QUICK_FIT if options.quick else FIT)
     for name in [options.only] if options.only else ["lanes", "devices", *"SALmT"]:
         cases = (QUICK if options.quick else CASES).get(name)
         if name == "lanes":

@@ -51,8 +51,8 @@ plots.multipliers(data);
 plots.policy(cmdp, data.policy.isel(seed=0));
 
 # %% [markdown]
-# Last, what the paper promises for this run. A guarantee holds, fails, or does not apply, and then
-# there is a reason.
+# Last, what the paper promises for this run. A guarantee holds, fails, is vacuous where nobody could
+# exceed its bound, or does not apply, and then there is a reason.
 
 # %%
 for name in data.certificate.values:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what `_HOMES` says, for those who read without running
     from pdgd_jax import learners, oracle, processes, theory
-    from pdgd_jax.cmdp import CMDP, Outcome, stack
+    from pdgd_jax.cmdp import CMDP, EpisodesWarning, Outcome, RewardUnits, stack
     from pdgd_jax.confidence import ConfidenceSet
     from pdgd_jax.configuration import Configuration, read_configuration
     from pdgd_jax.dataset import dataset_of
     from pdgd_jax.evaluation import Evaluation, comparators_of, evaluate
-    from pdgd_jax.instances import make, register, registered
+    from pdgd_jax.instances import from_gymnasium, make, make_for, register, registered
     from pdgd_jax.layers import Layers
     from pdgd_jax.learners import Learner, make_learner, register_learner
     from pdgd_jax.learners.pdgd_ops import pdgd_ops
@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # what `_HOMES` says, for those who read without running
     )
     from pdgd_jax.simulate import History, run
     from pdgd_jax.store import open_results
+    from pdgd_jax.streams import paired_difference
     from pdgd_jax.sweep import sweep
     from pdgd_jax.unroll import UnrolledMDP, unroll
 
@@ -40,6 +41,7 @@ __all__ = [
     "CMDP",
     "ConfidenceSet",
     "Configuration",
+    "EpisodesWarning",
     "Evaluation",
     "History",
     "LayeredMDP",
@@ -49,6 +51,7 @@ __all__ = [
     "PolicyValues",
     "ProjectionInfo",
     "ProjectionResult",
+    "RewardUnits",
     "Trajectory",
     "UnrolledMDP",
     "__version__",
@@ -57,12 +60,15 @@ __all__ = [
     "dataset_of",
     "evaluate",
     "evaluate_policies",
+    "from_gymnasium",
     "learners",
     "make",
+    "make_for",
     "make_learner",
     "occupancy_of",
     "open_results",
     "oracle",
+    "paired_difference",
     "pdgd_ops",
     "policy_of",
     "processes",
@@ -86,12 +92,12 @@ __all__ = [
 # Where each name lives. It is imported when it is first asked for, so that the command line can
 # listen to Ctrl-C before JAX is loaded.
 _HOMES = {
-    "cmdp": ("CMDP", "Outcome", "stack"),
+    "cmdp": ("CMDP", "EpisodesWarning", "Outcome", "RewardUnits", "stack"),
     "confidence": ("ConfidenceSet",),
     "configuration": ("Configuration", "read_configuration"),
     "dataset": ("dataset_of",),
     "evaluation": ("Evaluation", "comparators_of", "evaluate"),
-    "instances": ("make", "register", "registered"),
+    "instances": ("from_gymnasium", "make", "make_for", "register", "registered"),
     "layers": ("Layers",),
     "learners": ("Learner", "make_learner", "register_learner"),
     "learners.pdgd_ops": ("pdgd_ops",),
@@ -109,6 +115,7 @@ _HOMES = {
     ),
     "simulate": ("History", "run"),
     "store": ("open_results",),
+    "streams": ("paired_difference",),
     "sweep": ("sweep",),
     "unroll": ("UnrolledMDP", "unroll"),
 }

@@ -19,12 +19,16 @@ import pdgd_jax
 import pdgd_jax.cli_figures  # their commands join the application
 import pdgd_jax.cli_sweep
 from pdgd_jax import oracle, theory
+from pdgd_jax._users import importing, place_of
 from pdgd_jax._words import count_in_words
+from pdgd_jax.cli_cost import DryRun, Yes, announce, show_cost
 from pdgd_jax.cmdp import CMDP
 from pdgd_jax.console import (
     ANY_OPTION,
     EXIT_CODES,
+    LARGEST_KEY,
     AsJson,
+    Force,
     app,
     completing,
     examples,
@@ -34,17 +38,20 @@ from pdgd_jax.console import (
     literal,
     plain_table,
     print_json,
+    print_table,
     rates_names,
     run_app,
     solver_names,
     whole,
 )
+from pdgd_jax.costs import cost_of_run
 from pdgd_jax.distributed import use_cores, use_every_core
 from pdgd_jax.evaluation import comparators_of, evaluate
-from pdgd_jax.instances import builder_of, make, options_of, registered
+from pdgd_jax.instances import builder_of, make_for, options_of, registered
+from pdgd_jax.instances.options import written
 from pdgd_jax.lanes import run_seeds
 from pdgd_jax.learners import make_learner
-from pdgd_jax.processes import StochasticProcess
+from pdgd_jax.processes import StochasticProcess, foresight
 from pdgd_jax.summary import check_out, print_summary, save, summarise
 
 __all__ = ["main"]
@@ -84,7 +91,8 @@ def _import(modules: list[str] | None) -> list[str]:
     sys.path[:0] = [os.getcwd()] if modules else []
     for module in modules:
         try:
-            importlib.import_module(module)
+            with importing(module):
+                importlib.import_module(module)
         except ModuleNotFoundError as error:
             if error.name not in (module, module.partition(".")[0]):
                 raise
@@ -92,10 +100,17 @@ def _import(modules: list[str] | None) -> list[str]:
                 f"--import {module}: there is no such module here ({os.getcwd()}) nor among the "
                 "installed ones; give a module's name, as in an import statement."
             ) from None
+        except (TypeError, ValueError) as error:
+            if place_of(error):
+                raise
+            raise ValueError(
+                f"--import {module!r}: give a module's name, as in an import statement."
+            ) from None
     return modules
 
 
 @app.callback(
+    invoke_without_command=True,
     epilog=examples(
         "pdgd run",
         "pdgd run streaming --episodes 1e5 --seeds 16",
@@ -105,9 +120,10 @@ def _import(modules: list[str] | None) -> list[str]:
         "pdgd --install-completion",
     )
     + "\n\n"
-    + EXIT_CODES
+    + EXIT_CODES,
 )
 def _options(
+    context: typer.Context,
     import_: Annotated[
         list[str] | None,
         typer.Option(
@@ -127,6 +143,8 @@ def _options(
     ] = False,
 ) -> None:
     del import_, version  # handled by their callbacks
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 @app.command(epilog=examples("pdgd instances", "pdgd instances grid", "pdgd instances --json"))
@@ -142,13 +160,21 @@ def instances(
     """List the built-in instances, or describe one with its options."""
     if name is not None:
         options = options_of(name)
-        description = _docstring(name)
+        description, meanings = _described(name)
         if as_json:
-            print_json({"name": name, "about": description, "options": options})
+            shown = {option: _plain_default(default) for option, default in options.items()}
+            print_json({"name": name, "about": _docstring(name), "options": shown})
             return
         console = Console()
         console.print(Text(name, style="bold"))
         console.print(Text(description), soft_wrap=True)
+        if options:
+            console.print()
+            table = plain_table("option", "default", "what it is")
+            for option, default in options.items():
+                flag = Text(f"--{option.replace('_', '-')}", no_wrap=True)
+                table.add_row(flag, _shown_default(default), meanings.get(option, ""))
+            print_table(console, table)
         return
     rows = [{"name": name, **_facts_or_reason(name)} for name in registered()]
     if as_json:
@@ -156,14 +182,18 @@ def instances(
         return
     table = plain_table("instance", ">L", ">states", ">actions", ">m", ">OPT", ">rho", "what it is")
     for row in rows:
-        about = Text(_docstring(row["name"]).splitlines()[0])
+        label = Text(row["name"], no_wrap=True)
         if "unavailable" in row:
-            table.add_row(row["name"], *["-"] * 6, Text(row["unavailable"], style="yellow"))
+            table.add_row(label, *["-"] * 6, Text(row["unavailable"], style="yellow"))
             continue
+        about = Text(_docstring(row["name"]).splitlines()[0])
+        if row["rho"] is None:
+            about.append(f" (rho: {row['rho_reason']})", style="yellow")
         counts = (str(row[key]) for key in ("layers", "states", "actions", "constraints"))
-        table.add_row(row["name"], *counts, f"{row['opt']:.4g}", f"{row['rho']:.4g}", about)
+        values = ("?" if row[key] is None else f"{row[key]:.4g}" for key in ("opt", "rho"))
+        table.add_row(label, *counts, *values, about)
     console = Console()
-    console.print(table)
+    print_table(console, table)
     console.print("\nSolve one with [bold]pdgd solve NAME[/]; its options: pdgd instances NAME.")
 
 
@@ -188,7 +218,8 @@ def solve(
     Options of the instance are given as they are named there: --sizes 1,4,4,1 --seed 3.
     """
     num_episodes = whole("--episodes", episodes)
-    facts = _facts(make(name, **instance_options(context.args)), num_episodes)
+    name, cmdp = _made(context, name, num_episodes)
+    facts = _facts(cmdp, num_episodes)
     if as_json:
         print_json({"name": name, **facts})
         return
@@ -198,7 +229,7 @@ def solve(
         table.add_row(Text(label, style="bold"), text)
     console = Console()
     console.print(Text(f"{name}: {_docstring(name).splitlines()[0]}", style="bold"), soft_wrap=True)
-    console.print(table)
+    print_table(console, table)
 
 
 @app.command(
@@ -246,6 +277,9 @@ def run_(
         bool, typer.Option("--certificates", help="List every guarantee.")
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Save everything to this .npz file.")] = None,
+    force: Force = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
     """Learn on an instance: regret, violation, multipliers, and a picture.
@@ -253,15 +287,12 @@ def run_(
     Options of the instance are given as they are named there: --sizes 1,4,4,1 --seed 3.
     """
     if out is not None:
-        check_out(out)
-    if seeds < 1:
-        raise ValueError(f"--seeds must be at least 1; got {seeds}.")
-    use_cores(seeds)
+        check_out(out, force)
+    whole("--key", key, 0, LARGEST_KEY)
+    whole("--checkpoints", checkpoints)
+    use_cores(whole("--seeds", seeds))
     T = whole("--episodes", episodes)
-    words = context.args
-    if name.startswith("--"):  # an option of the instance, where its name was left out
-        name, words = "random", [name, *words]
-    cmdp = make(name, **instance_options(words))
+    name, cmdp = _made(context, name, T)
     player = make_learner(
         learner,
         cmdp,
@@ -271,6 +302,12 @@ def run_(
         confidence_scale=confidence_scale,
         solver=solver,
     )
+    devices = len(jax.local_devices())
+    cost = cost_of_run(cmdp, player, T, seeds, name=learner, solver=solver, devices=devices)
+    if dry_run:
+        show_cost(cost, as_json)
+        return
+    announce(cost, yes=yes, quiet=as_json)
     keys = jax.random.split(jax.random.key(key), seeds)
     comparators = comparators_of(cmdp, T)
     console = Console(stderr=True)
@@ -299,7 +336,8 @@ def run_(
         seconds = time.perf_counter() - begin
     result = evaluate(history, cmdp)
     facts = {"instance": name, "learner": learner, "rates": rates, "seconds": seconds}
-    facts |= summarise(history, result)
+    facts["constraints_process"] = _process_name(cmdp.constraints)
+    facts |= summarise(history, result, cmdp.units)
     if out is not None:
         save(out, facts, history, result)
     if as_json:
@@ -320,14 +358,27 @@ def run_(
         console.print(f"saved to {out}")
 
 
+def _made(context: typer.Context, name: str, num_episodes: int) -> tuple[str, CMDP]:
+    """The instance that the words ask for, as it is if so many episodes are played."""
+    name, options = instance_options(context, name)
+    cmdp = make_for(name, num_episodes, **options)
+    cmdp.check_episodes(num_episodes)
+    return name, cmdp
+
+
 def _facts(cmdp: CMDP, num_episodes: int) -> dict[str, Any]:
     average = oracle.hindsight(cmdp, num_episodes)
     best = oracle.optimum(cmdp.mdp, average.reward, average.constraints)
     free = oracle.optimum(cmdp.mdp, average.reward)
-    margin = oracle.slater_margin(cmdp.mdp, cmdp.constraints, num_episodes)
+    rho, exact, reason = _rho_or_reason(cmdp, num_episodes)
     violation = np.tensordot(np.asarray(average.constraints), free.occupancy.sum(-1), axes=3)
     sizes = cmdp.layers.sizes
     L, m = len(sizes) - 1, cmdp.num_constraints
+    units = cmdp.units
+    environment = units and {
+        "opt": units.to_environment(best.value) if best.feasible else None,
+        "unconstrained_opt": units.to_environment(free.value),
+    }
     return {
         "layers": L,
         "sizes": sizes,
@@ -341,19 +392,49 @@ def _facts(cmdp: CMDP, num_episodes: int) -> dict[str, Any]:
         "multipliers": best.multipliers.tolist() if best.feasible else None,
         "unconstrained_opt": free.value,
         "unconstrained_violation": violation.tolist(),
-        "rho": margin.rho,
+        "environment": environment,
+        "opt_is_of_one_draw": not _foreseen(cmdp),
+        "rho": rho,
+        "rho_exact": exact,
+        "rho_reason": reason,
         "num_episodes": num_episodes,
         "required_rho": theory.required_margin(L, m, num_episodes),
-        "condition_holds": theory.slater_condition_holds(margin.rho, L, m, num_episodes),
-        "episodes_for_condition": theory.episodes_for_margin(margin.rho, L, m),
+        "condition_holds": rho is not None
+        and theory.slater_condition_holds(rho, L, m, num_episodes),
+        "episodes_for_condition": None if rho is None else theory.episodes_for_margin(rho, L, m),
     }
 
 
-def _facts_or_reason(name: str) -> dict[str, Any]:
+def _foreseen(cmdp: CMDP) -> bool:
+    """Whether what adversaries show is known beforehand, and with it the optimum of a run."""
+    shape, dtype = cmdp.layers.shape, cmdp.mdp.transition.dtype
+    adversaries = [
+        process
+        for process in (cmdp.rewards, cmdp.constraints)
+        if not isinstance(process, StochasticProcess)
+    ]
+    return all(foresight(process, shape, dtype).known for process in adversaries)
+
+
+def _rho_or_reason(cmdp: CMDP, num_episodes: int) -> tuple[float | None, bool, str]:
+    """The margin, whether it is exact, and why it is not known or not exact."""
     try:
-        return _facts(make(name), 10_000)
-    except ValueError as error:  # an instance that needs an extra which is not installed
-        return {"unavailable": str(error)}
+        margin = oracle.slater_margin(cmdp.mdp, cmdp.constraints, num_episodes)
+    except NotImplementedError as error:
+        return None, False, f"unknown, as {str(error).rstrip('.')}; give it a method extremes()"
+    reason = "" if margin.exact else "a bound: what is shown depends on the run"
+    return margin.rho, margin.exact, reason
+
+
+def _facts_or_reason(name: str) -> dict[str, Any]:
+    """One that needs an extra which is not installed, or is broken, leaves the others alone."""
+    try:
+        return _facts(make_for(name, 10_000), 10_000)
+    except Exception as error:
+        if not isinstance(error, ValueError) and not place_of(error):
+            raise
+        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+        return {"unavailable": f"{kind}{error}{place_of(error)}"}
 
 
 def _process_name(process: Any) -> str:
@@ -371,14 +452,30 @@ def _sentences(facts: dict[str, Any]) -> list[tuple[str, str]]:
         opt = "infeasible: no policy satisfies the constraints"
     violation = several(facts["unconstrained_violation"])
     free = f"{facts['unconstrained_opt']:.6g}, violating by {violation} per episode"
+    if facts["opt_is_of_one_draw"]:
+        opt += " (of one draw against the uniform policy)"
+    rho = facts["rho_reason"]
+    if facts["rho"] is not None:
+        number = f"{facts['rho']:.6g}"
+        rho = number if facts["rho_exact"] else f"at least {number} ({rho})"
     verb = "holds" if facts["condition_holds"] else "does not hold"
     condition = (
-        f"{verb} at T = {facts['num_episodes']:,}: rho = {facts['rho']:.4g} "
-        f"{'>=' if facts['condition_holds'] else '<'} {facts['required_rho']:.4g}"
+        "unknown"
+        if facts["rho"] is None
+        else (
+            f"{verb} at T = {facts['num_episodes']:,}: rho = {facts['rho']:.4g} "
+            f"{'>=' if facts['condition_holds'] else '<'} {facts['required_rho']:.4g}"
+        )
     )
-    if not facts["condition_holds"]:
+    if facts["rho"] is not None and not facts["condition_holds"]:
         needed = facts["episodes_for_condition"]
         condition += "; it never does" if needed is None else f"; it does from T = {needed:.3g}"
+    own = facts["environment"]
+    in_units = own and " and ".join(
+        f"{label} {own[name]:.6g}"
+        for label, name in (("OPT", "opt"), ("without constraints", "unconstrained_opt"))
+        if own[name] is not None
+    )
     return [
         ("sizes", f"{tuple(facts['sizes'])}: L = {facts['layers']}, |X| = {facts['states']}"),
         ("actions", f"{facts['actions']}"),
@@ -386,10 +483,32 @@ def _sentences(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("rewards", facts["rewards_process"]),
         ("OPT", opt),
         ("without constraints", free),
-        ("rho", f"{facts['rho']:.6g}"),
+        *([("in the environment's units", in_units)] if in_units else []),
+        ("rho", rho),
         ("condition on rho", condition),
     ]
 
 
 def _docstring(name: str) -> str:
     return inspect.getdoc(builder_of(name)) or "(not described)"
+
+
+def _described(name: str) -> tuple[str, dict[str, str]]:
+    """The docstring without its section on options, and what that says of each of them."""
+    description, _, section = _docstring(name).partition("\nArgs:\n")
+    meanings: dict[str, str] = {}
+    for line in inspect.cleandoc(section).splitlines():
+        option, colon, meaning = line.partition(": ")
+        if colon and option.isidentifier():
+            meanings[option] = meaning
+        elif meanings:
+            meanings[[*meanings][-1]] += f" {line.strip()}"
+    return description.rstrip(), meanings
+
+
+def _shown_default(default: Any) -> str:
+    return "(needed)" if default is inspect.Parameter.empty else written(default)
+
+
+def _plain_default(default: Any) -> Any:
+    return None if default is inspect.Parameter.empty else default

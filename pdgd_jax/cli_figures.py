@@ -13,17 +13,28 @@ from rich.text import Text
 
 from pdgd_jax._files import publish, writing
 from pdgd_jax._names import nearest
-from pdgd_jax.console import app, check_parent, completing, examples
+from pdgd_jax.console import Force, app, check_target, completing, examples
 
 if TYPE_CHECKING:
     import xarray
 
     from pdgd_jax.cmdp import CMDP
+    from pdgd_jax.plots import Look
 
 __all__ = ["plot", "report"]
 
 _OF_AN_INSTANCE = ("policy", "occupancy", "grid")
 _OF_ALL_HORIZONS = ("horizons", "certificates")
+# What is drawn on a single axis, so that instances of other scales get one of their own.
+_IN_PANELS = (
+    "regret",
+    "violation",
+    "positive-violation",
+    "multipliers",
+    "reward",
+    "radius",
+    "tradeoff",
+)
 
 
 class Format(StrEnum):
@@ -32,6 +43,23 @@ class Format(StrEnum):
     PDF = "pdf"
     PNG = "png"
     SVG = "svg"
+
+
+class Width(StrEnum):
+    """How wide a figure is."""
+
+    COLUMN = "column"
+    PAGE = "page"
+
+
+class Legend(StrEnum):
+    """Where a legend stands."""
+
+    AUTO = "auto"
+    INSIDE = "inside"
+    ABOVE = "above"
+    RIGHT = "right"
+    NONE = "none"
 
 
 def _figure_names() -> tuple[str, ...]:
@@ -47,7 +75,8 @@ Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a swe
     epilog=examples(
         "pdgd plot results --figure regret --format pdf",
         "pdgd plot results --figure horizons --guides --out slopes.svg",
-        "pdgd plot results --figure violation --bounds --select learner=pdgd-ops",
+        "pdgd plot results --figure violation --bounds --select learner=pdgd-ops,uniform",
+        "pdgd plot results --figure tradeoff --width page --legend right --label pdgd-ops=ours",
         "pdgd plot results --figure policy --select instance=streaming --select seed=3",
     )
 )
@@ -56,8 +85,8 @@ def plot(
     figure: Annotated[
         str,
         typer.Option(
-            help="regret, violation, positive-violation, multipliers, reward, horizons, radius, "
-            "solver, certificates, policy, occupancy or grid.",
+            help="regret, violation, positive-violation, multipliers, reward, tradeoff, "
+            "horizons, radius, solver, certificates, policy, occupancy or grid.",
             autocompletion=completing(_figure_names),
         ),
     ] = "regret",
@@ -70,27 +99,60 @@ def plot(
     ] = None,
     select: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="Draw these results alone; may be repeated."),
+        typer.Option(metavar="NAME=VALUE,...", help="Draw these results alone; may be repeated."),
     ] = None,
     bounds: Annotated[bool, typer.Option("--bounds", help="Mark the paper's bounds.")] = False,
     guides: Annotated[
-        bool, typer.Option("--guides", help="Draw the rates 1/2 and 3/4 as guides.")
+        bool,
+        typer.Option(
+            "--guides", help="Draw the rates 1/2 and 3/4, through the highest end of a learner."
+        ),
     ] = False,
+    log: Annotated[
+        bool,
+        typer.Option("--log", help="Logarithmic axes; linear around 0 if values are not positive."),
+    ] = False,
+    facet: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="A panel for each value of this setting, or none; by default for each instance.",
+        ),
+    ] = None,
+    width: Annotated[
+        Width, typer.Option(help="Of a column, or of the whole page of a two-column paper.")
+    ] = Width.COLUMN,
+    legend: Annotated[Legend, typer.Option(help="Where it stands.")] = Legend.AUTO,
+    title: Annotated[str, typer.Option(help="Above the figure.")] = "",
+    label: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=WORDS", help="Another name in the legend; may be repeated."),
+    ] = None,
+    force: Force = False,
 ) -> None:
     """Draw a figure of a sweep, for a column of a paper.
 
     Lines are medians over seeds, bands reach from the 10% to the 90% quantile. Of several horizons
-    the longest is drawn, but for the figures that are about all of them.
+    the longest is drawn, but for the figures that are about all of them. A learner has the same
+    colour in every figure.
     """
+    from pdgd_jax.plots import COLUMN_WIDTH, PAGE_WIDTH, Look, save
+    from pdgd_jax.plots.canvas import pyplot
+
     kind, target = _target(figure, format_, out)
+    inches = COLUMN_WIDTH if width is Width.COLUMN else PAGE_WIDTH
+    look = Look(inches, legend.value, title, _renamed(label or []))
+    wanted = {"bounds": bounds, "guides": guides, "log": log}
+    options = _checked(figure, [name for name, wish in wanted.items() if wish])
+    check_target(target, force)
     dataset = _results(folder, select or [])
     if figure not in _OF_ALL_HORIZONS:
         dataset = dataset.isel(horizon=[dataset["horizon"].to_numpy().argmax()])
-    axes = _drawn(figure, dataset, bounds, guides)
-    from pdgd_jax.plots import save
+    axes = _drawn(figure, dataset, look, _panels(figure, dataset, facet), options)
 
     content = io.BytesIO()
     save(axes, content, format=kind)
+    pyplot().close("all")  # Matplotlib keeps them, and warns from the twentieth on
     with writing(target.parent):
         publish(target.parent, {target.name: content.getvalue()})
     what = figure
@@ -109,8 +171,9 @@ def report(
     out: Annotated[Path | None, typer.Option(help="The file; by default DIR/report.html.")] = None,
     select: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="Report these results alone; may be repeated."),
+        typer.Option(metavar="NAME=VALUE,...", help="Report these results alone; may be repeated."),
     ] = None,
+    force: Force = False,
 ) -> None:
     """Write a sweep as one HTML file: tables, guarantees, figures to play with; opens offline."""
     from pdgd_jax.report import write_report
@@ -118,7 +181,7 @@ def report(
     target = folder / "report.html" if out is None else out
     if target.suffix not in (".html", ".htm"):
         raise ValueError(f"--out must end in .html; got {target.name!r}.")
-    check_parent(target)
+    check_target(target, force)
     write_report(_results(folder, select or []), target)
     Console().print(Text(f"report written to {target}"), soft_wrap=True)
 
@@ -139,7 +202,6 @@ def _target(figure: str, kind: Format | None, out: Path | None) -> tuple[str, Pa
         raise ValueError(f"--out must end in .pdf, .png or .svg, or --format name one; got {out}.")
     if kind is not None and ending in list(Format) and ending != kind:
         raise ValueError(f"--format {kind.value} and --out {out} disagree.")
-    check_parent(out)
     return (ending if kind is None else kind.value), out
 
 
@@ -149,6 +211,7 @@ def _results(folder: Path, select: list[str]) -> "xarray.Dataset":
 
     dataset = open_results(folder)
     dims = [str(dim) for dim in dataset["regret"].dims if dim != "checkpoint"]
+    chosen: dict[str, list[int]] = {}
     for word in select:
         name, equals, value = word.partition("=")
         name = name.strip().replace("-", "_")
@@ -157,11 +220,20 @@ def _results(folder: Path, select: list[str]) -> "xarray.Dataset":
                 f"--select {word}: write NAME=VALUE, NAME being one of {', '.join(dims)}."
             )
         known = [str(known) for known in dataset[name].to_numpy()]
-        places = [i for i, other in enumerate(known) if _same(other, value.strip())]
-        if not places:
+        chosen.setdefault(name, []).extend(_places(word, name, value.strip(), known))
+    return dataset.isel({name: sorted(set(places)) for name, places in chosen.items()})
+
+
+def _places(word: str, name: str, value: str, known: list[str]) -> list[int]:
+    """Where the values that were asked for stand, one or several with commas between."""
+    values = [value] if value in known else [part.strip() for part in value.split(",")]
+    places = []
+    for asked in values:
+        found = [i for i, other in enumerate(known) if _same(other, asked)]
+        if not found:
             raise ValueError(f"--select {word}: {name} is one of {', '.join(known)}.")
-        dataset = dataset.isel({name: places})
-    return dataset
+        places += found
+    return places
 
 
 def _same(known: str, asked: str) -> bool:
@@ -172,20 +244,54 @@ def _same(known: str, asked: str) -> bool:
         return False
 
 
-def _drawn(figure: str, dataset: "xarray.Dataset", bounds: bool, guides: bool) -> Any:
+def _renamed(words: list[str]) -> dict[str, str]:
+    """What names of the legend are to be called."""
+    pairs = [word.partition("=") for word in words]
+    for word, (name, equals, _) in zip(words, pairs, strict=True):
+        if not equals or not name.strip():
+            raise ValueError(f"--label {word}: write NAME=WORDS, such as pdgd-ops=ours.")
+    return {name.strip(): words.strip() for name, _, words in pairs}
+
+
+def _checked(figure: str, names: list[str]) -> dict[str, bool]:
+    """The options of a figure, refused if it does not have them."""
     from pdgd_jax.plots import FIGURES
+
+    for name in names:
+        if name not in inspect.signature(FIGURES[figure]).parameters:
+            raise ValueError(f"the figure {figure} has no {name}.")
+    return dict.fromkeys(names, True)
+
+
+def _panels(figure: str, dataset: "xarray.Dataset", facet: str | None) -> str:
+    """By what a figure is divided into panels; empty if it is not."""
+    if facet == "none":
+        return ""
+    if facet is None:
+        return "instance" if figure in _IN_PANELS and dataset.sizes["instance"] > 1 else ""
+    if figure not in _IN_PANELS:
+        raise ValueError(f"the figure {figure} has no panels; those of {', '.join(_IN_PANELS)} do.")
+    name = facet.strip().replace("-", "_")
+    dims = [str(dim) for dim in dataset["rho"].dims if dim not in ("seed", "horizon")]
+    if name not in dims:
+        raise ValueError(f"--facet {facet}: panels are made by one of {', '.join(dims)}, or none.")
+    return name
+
+
+def _drawn(
+    figure: str, dataset: "xarray.Dataset", look: "Look", panels: str, options: dict[str, bool]
+) -> Any:
+    from pdgd_jax.plots import FIGURES, facets
     from pdgd_jax.plots.canvas import pyplot
 
     pyplot().switch_backend("Agg")  # a file needs no window, nor a display
     draw = FIGURES[figure]
-    options = {name: True for name, wanted in (("bounds", bounds), ("guides", guides)) if wanted}
-    for name in options:
-        if name not in inspect.signature(draw).parameters:
-            raise ValueError(f"the figure {figure} has no {name}.")
+    if panels:
+        return facets(draw, dataset, by=panels, look=look, **options)
     if figure not in _OF_AN_INSTANCE:
-        return draw(dataset, **options)
+        return draw(dataset, look=look, **options)
     one = dataset.isel(dict.fromkeys(dataset["rho"].dims, 0))
-    return draw(_instance(dataset, one), one["policy"].to_numpy())
+    return draw(_instance(dataset, one), one["policy"].to_numpy(), look=look)
 
 
 def _first(dataset: "xarray.Dataset") -> str:

@@ -13,7 +13,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
-from pdgd_jax._words import count_in_words, number_in_words
+from pdgd_jax._words import (
+    count_in_words,
+    duration_in_words,
+    number_in_words,
+    size_in_words,
+)
+from pdgd_jax.cli_cost import cost_in_words
 from pdgd_jax.configuration import read_configuration
 from pdgd_jax.console import (
     AsJson,
@@ -23,9 +29,12 @@ from pdgd_jax.console import (
     examples,
     plain_table,
     print_json,
+    print_table,
 )
+from pdgd_jax.costs import Cost, cost_of_plan
 from pdgd_jax.distributed import join, leave, use_cores
-from pdgd_jax.plan import plan_of
+from pdgd_jax.lanes import local_devices
+from pdgd_jax.plan import Plan, plan_of
 
 if TYPE_CHECKING:
     import xarray
@@ -60,6 +69,13 @@ def sweep_(
         Path | None,
         typer.Option(help="The folder of the results; CONFIG-sweep by default."),
     ] = None,
+    streams: Annotated[
+        str | None,
+        typer.Option(
+            help='Random streams: "paired", seed i the same in every cell, or "independent"; '
+            "instead of what CONFIG says."
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.")] = False,
     devices: Annotated[int | None, typer.Option(help="How many; all by default.")] = None,
     width: Annotated[
@@ -87,14 +103,21 @@ def sweep_(
     the same command goes on where it was, to the same bits. Ctrl-C twice stops at once.
     """
     asked = read_configuration(configuration)
+    if streams is not None:
+        asked = asked.with_streams(streams)
     if devices is not None:
         use_cores(devices)
-    if distributed or coordinator or num_processes is not None or process_id is not None:
+    several = (coordinator, num_processes, process_id)
+    if distributed or any(given is not None for given in several):
         say = Console(stderr=True, quiet=as_json, soft_wrap=True).print
         join(coordinator, num_processes, process_id, say)
+    if devices is not None:
+        local_devices(devices)
     if dry_run:
         plan = plan_of(asked, width=width, save_every=save_every)
-        print_json(plan.facts()) if as_json else _print_plan(Console(), plan.facts())
+        cost = _cost(plan, devices)
+        facts = plan.facts() | {"cost": cost.facts()}
+        print_json(facts) if as_json else _print_plan(Console(), facts, cost)
         return
     import jax
 
@@ -103,10 +126,12 @@ def sweep_(
     out = out or Path(f"{Path(configuration).stem}-sweep")
     leads = jax.process_index() == 0
     console = Console(stderr=True, quiet=as_json or not leads)
-    shown = _Shown(console)
+    shown = _Shown(console, devices=devices)
     begin = time.perf_counter()
+    plans: list[Plan] = []
 
     def on_progress(report: "Report") -> None:
+        plans[:] = [report.plan]
         if report.state != "planned":  # all have opened the folder, and need each other no longer
             leave()
         shown(report)
@@ -130,7 +155,7 @@ def sweep_(
         raise typer.Exit(130) from None
     if not leads:
         return
-    facts = _facts(data, out, time.perf_counter() - begin)
+    facts = _facts(data, plans[0], out, time.perf_counter() - begin)
     print_json(facts) if as_json else _print_results(Console(), facts)
     _warn(Console(stderr=True), facts["unconverged"], facts["residual"])
 
@@ -155,8 +180,11 @@ def status(
         episodes = f"{group['episodes_done']:,} of {group['episodes']:,}"
         names = (", ".join(group["learners"]), ", ".join(group["instances"]))
         table.add_row(group["name"], *map(Text, names), share, episodes)
-    console.print(table)
+    print_table(console, table)
     console.print(_sentence(done, total, facts["episodes_per_second"], facts["seconds_left"]))
+    if facts["state"] == "running":
+        for sentence in _doing(facts):
+            console.print(Text(sentence), soft_wrap=True)
     if facts["state"] == "stopped":
         console.print("run the command that began it again to go on")
     _warn(console, facts["unconverged"], None)
@@ -166,29 +194,22 @@ def _status(folder: Path) -> dict[str, Any]:
     from pdgd_jax.store import Store
 
     store = Store.open(folder)
-    progress, plan = store.progress(), store.plan
-    groups, unconverged, saved = [], 0, []
+    progress, plan, now = store.progress(), store.plan, time.time()
+    groups, unconverged = [], 0
     for group in plan["groups"]:
         done = 0
         for name, block in group["blocks"].items():
-            if name not in progress.blocks:
-                continue
-            before = 0
-            found = progress.blocks[name]
-            for facts, at in zip(found.facts, found.times, strict=True):
-                saved.append((at, (facts["episode"] - before) * block["lanes"]))
-                before = facts["episode"]
-            done += before * block["lanes"]
-            unconverged += found.facts[-1]["unconverged"]
+            if name in progress.blocks:
+                last = progress.blocks[name].facts[-1]
+                done += last["episode"] * block["lanes"]
+                unconverged += last["unconverged"]
         keep = ("name", "learners", "instances", "lanes", "episodes")
         groups.append({key: group[key] for key in keep} | {"episodes_done": done})
     done = sum(group["episodes_done"] for group in groups)
-    # The speed of the process that wrote last, compiling its first chunk left out.
-    recent = sorted(entry for entry in saved if entry[0] >= progress.opened)
-    speed = None
-    if len(recent) > 1 and recent[-1][0] > recent[0][0]:
-        speed = sum(episodes for _, episodes in recent[1:]) / (recent[-1][0] - recent[0][0])
-    left = (plan["episodes"] - done) / speed if speed else None
+    # As the processes that run have measured it themselves: files do not tell what time went into.
+    measured = [said.facts for said in progress.doing if said.facts["seconds"] > 0]
+    speed = sum(facts["played"] / facts["seconds"] for facts in measured) or None
+    saved = [block.times[-1] for block in progress.blocks.values()]
     finished = progress.has_results and done == plan["episodes"]
     running = "running" if progress.running else "stopped"
     return {
@@ -199,16 +220,49 @@ def _status(folder: Path) -> dict[str, Any]:
         "episodes": plan["episodes"],
         "episodes_done": done,
         "episodes_per_second": speed,
-        "seconds_left": left,
+        "seconds_left": (plan["episodes"] - done) / speed if speed else None,
+        "seconds_since_saved": max(0.0, now - max(saved)) if saved else None,
+        "processes": [
+            {
+                "state": said.facts["state"],
+                "group": said.facts["group"],
+                "seconds": max(0.0, now - said.time),
+            }
+            for said in progress.doing
+        ],
         "unconverged": unconverged,
         "groups": groups,
     }
 
 
+def _doing(facts: dict[str, Any]) -> Iterator[str]:
+    """What the processes of a running sweep do, a sentence each."""
+    for process in facts["processes"]:
+        words = " ".join(filter(None, (process["state"], process["group"])))
+        words += f" for {duration_in_words(process['seconds'])}"
+        if process["state"] == "playing":
+            # A process speaks whenever it has saved: since then it plays the next chunk.
+            saved = facts["seconds_since_saved"]
+            words = f"playing {process['group']}, " + (
+                f"nothing is saved yet, after {duration_in_words(process['seconds'])}"
+                if saved is None
+                else f"saved last {duration_in_words(saved)} ago"
+            )
+        yield words
+    if not facts["processes"]:
+        yield "it has just begun"
+
+
 # Showing
 
 
-def _print_plan(console: Console, facts: dict[str, Any]) -> None:
+def _cost(plan: Plan, devices: int | None) -> Cost:
+    import jax
+
+    return cost_of_plan(plan, len(local_devices(devices)), jax.process_count())
+
+
+def _print_plan(console: Console, facts: dict[str, Any], cost: Cost) -> None:
     table = plain_table(
         "group", "learners", "instances", ">L, S, A", ">m", ">lanes", ">at once", ">episodes",
         ">memory",
@@ -223,9 +277,9 @@ def _print_plan(console: Console, facts: dict[str, Any]) -> None:
             f"{group['lanes']:,}",
             f"{group['width']:,}",
             f"{group['episodes']:,}",
-            _size(group["bytes_per_device"]),
+            size_in_words(group["bytes_per_device"]),
         )
-    console.print(table)
+    print_table(console, table)
     blocks = [block for group in facts["groups"] for block in group["blocks"].values()]
     times_saved = sum(block["chunks"] for block in blocks)
     console.print(
@@ -234,22 +288,7 @@ def _print_plan(console: Console, facts: dict[str, Any]) -> None:
         f"{count_in_words(facts['compilations'], 'compilation')}, "
         f"saved {count_in_words(times_saved, 'time')}; lanes at once and memory are of one device"
     )
-
-
-def _size(number: float) -> str:
-    for unit in ("B", "KiB", "MiB"):
-        if number < 1024:
-            return f"{number:.3g} {unit}"
-        number /= 1024
-    return f"{number:.3g} GiB"
-
-
-def _duration(seconds: float) -> str:
-    seconds = round(seconds)
-    hours, minutes = seconds // 3600, seconds // 60 % 60
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {seconds % 60} s" if minutes else f"{seconds} s"
+    console.print(Text(cost_in_words(cost)), soft_wrap=True)
 
 
 def _sentence(done: int, total: int, speed: float | None, left: float | None) -> str:
@@ -257,7 +296,7 @@ def _sentence(done: int, total: int, speed: float | None, left: float | None) ->
     if speed:
         words += f", {speed:,.0f} episodes/s"
     if speed and left is not None and done < total:
-        words += f", {_duration(left)} left"
+        words += f", {duration_in_words(left)} left"
     return words
 
 
@@ -277,8 +316,8 @@ def _warn(console: Console, unconverged: int, residual: float | None) -> None:
 class _Shown:
     """Progress: bars on a terminal, otherwise a line now and then."""
 
-    def __init__(self, console: Console, pause: float = 10.0) -> None:
-        self._console = console
+    def __init__(self, console: Console, pause: float = 10.0, devices: int | None = None) -> None:
+        self._console, self._devices = console, devices
         self._bars: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
         self._pause, self._last = pause, -pause
@@ -294,7 +333,8 @@ class _Shown:
 
     def __call__(self, report: "Report") -> None:
         if not self._state:
-            _print_plan(self._console, report.plan.facts())
+            cost = _cost(report.plan, self._devices)
+            _print_plan(self._console, report.plan.facts(), cost)
             if self._console.is_terminal and not self._console.quiet:
                 self._begin_bars(report)
         for sentence in report.damage:
@@ -350,34 +390,38 @@ def _line(report: "Report") -> str:
     return f"{100 * report.episodes / total:3.0f}%  {report.group}: {words}"
 
 
-def _facts(data: "xarray.Dataset", out: Path, seconds: float) -> dict[str, Any]:
-    last = data.isel(checkpoint=-1)
-    means = last[["regret", "violation"]].mean("seed").stack(cell=_CELL)
-    rows = [
-        {
-            **dict(zip(_CELL, _plain(cell), strict=True)),
-            "regret": float(regret),
-            "violation": float(violation),
+_CELL = ("instance", "learner", "rates", "delta", "confidence_scale", "horizon")
+
+
+def _facts(data: "xarray.Dataset", plan: Plan, out: Path, seconds: float) -> dict[str, Any]:
+    """The end of every cell that was played; None stands for a setting that its learner ignores."""
+    names = [[_plain(value) for value in data[name].values] for name in _CELL]
+    last = data.isel(checkpoint=-1).transpose(*_CELL, "seed", ...)
+    means = last[["regret", "violation"]].mean("seed")
+    regret, violation = means.regret.values, means.violation.values
+    unconverged, rows = last.unconverged.sum("seed").values, []
+    failed = 0
+    for cell in sorted({lane.cell for _, block in plan.blocks() for lane in block.lanes}):
+        at = tuple(int(getattr(cell, name)) for name in _CELL)
+        row = {
+            name: None if name in cell.repeats and len(values) > 1 else values[i]
+            for name, values, i in zip(_CELL, names, at, strict=True)
         }
-        for cell, regret, violation in zip(
-            means.cell.values, means.regret.values, means.violation.values, strict=True
-        )
-    ]
+        rows.append(row | {"regret": float(regret[at]), "violation": float(violation[at])})
+        failed += int(unconverged[at])
     return {
         "out": str(out),
         "seconds": seconds,
-        "lanes": int(last.regret.size),
-        "unconverged": int(last.unconverged.sum()),
+        "lanes": plan.lanes,
+        "layers": data.sizes["layer"],
+        "unconverged": failed,
         "residual": float(last.residual.max()),
         "cells": rows,
     }
 
 
-_CELL = ("instance", "learner", "rates", "delta", "confidence_scale", "horizon")
-
-
-def _plain(values: tuple[Any, ...]) -> list[Any]:
-    return [value.item() if hasattr(value, "item") else value for value in values]
+def _plain(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value
 
 
 def _print_results(console: Console, facts: dict[str, Any]) -> None:
@@ -385,15 +429,17 @@ def _print_results(console: Console, facts: dict[str, Any]) -> None:
     differ = [name for name in _CELL if len({cell[name] for cell in cells}) > 1] or ["instance"]
     table = plain_table(*differ, ">regret", ">violation")
     for cell in cells[:_MOST_ROWS]:
-        numbers = map(number_in_words, (cell["regret"], cell["violation"]))
-        table.add_row(*(Text(str(cell[name])) for name in differ), *numbers)
-    console.print(table)
+        names = ("any" if cell[name] is None else str(cell[name]) for name in differ)
+        largest = facts["layers"] * cell["horizon"]
+        numbers = (number_in_words(cell[key], scale=largest) for key in ("regret", "violation"))
+        table.add_row(*map(Text, names), *numbers)
+    print_table(console, table)
     if len(cells) > _MOST_ROWS:
         console.print(f"... and {len(cells) - _MOST_ROWS:,} more")
     console.print(
         Text(
             f"means over seeds at the end; everything is in {facts['out']}: "
-            "pdgd_jax.store.open_results reads it",
+            "pdgd_jax.open_results reads it",
         ),
         soft_wrap=True,
     )

@@ -1,7 +1,8 @@
 """Constrained MDPs: an MDP with the processes that produce its rewards and constraints."""
 
+import warnings
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,11 @@ from pdgd_jax.mdp import LayeredMDP
 from pdgd_jax.processes.base import CONSTRAINT_BOUNDS, REWARD_BOUNDS, Process, check_range
 from pdgd_jax.processes.stochastic import Constant
 
-__all__ = ["CMDP", "Outcome", "stack"]
+__all__ = ["CMDP", "EpisodesWarning", "Outcome", "RewardUnits", "stack"]
+
+
+class EpisodesWarning(UserWarning):
+    """A CMDP that was made for one number of episodes is played for another."""
 
 
 class Outcome(NamedTuple):
@@ -29,6 +34,29 @@ class Outcome(NamedTuple):
     constraints: Float[Array, "m layers states actions"]
 
 
+class RewardUnits(NamedTuple):
+    """How rewards in [0, 1] are to be read in the units of the environment they come from.
+
+    An episode that earns v here earns `offset + scale * v` there.
+
+    Attributes:
+      scale: what 1 is worth there.
+      offset: what an episode earns there that earns 0 here.
+    """
+
+    scale: float
+    offset: float
+
+    def to_environment(self, value: float, num_episodes: float = 1) -> float:
+        """What `num_episodes` episodes earn there that earn `value` in all here.
+
+        Example:
+          >>> RewardUnits(scale=100.0, offset=-2000.0).to_environment(19.87)
+          -13.0
+        """
+        return float(num_episodes * self.offset + self.scale * value)
+
+
 @pytree
 class CMDP:
     r"""The paper's tuple $M = (X, A, P, \{r_t\}, \{G_t\})$.
@@ -37,6 +65,8 @@ class CMDP:
       mdp: states, actions and transitions.
       rewards: the process of $r_t$; an array `[L, S, A]` stands for a constant.
       constraints: the process of $G_t$; an array `[m, L, S, A]` stands for a constant.
+      units: of the rewards before they were mapped to [0, 1], if they were. Padding forgets them:
+        CMDPs of different units can be stacked.
 
     Raises:
       ValueError: if a process has another shape than the MDP, or leaves its range.
@@ -52,7 +82,11 @@ class CMDP:
     mdp: LayeredMDP
     rewards: Process
     constraints: Process
+    units: RewardUnits | None = static(default=None, kw_only=True)
     num_constraints: int = static(default=0, init=False)
+    # Known to the object that `make` returns, and to no copy of it: no part of the tree, so that
+    # instances made for different numbers of episodes share a compiled program.
+    made_for: ClassVar[int | None] = None
 
     def __post_init__(self) -> None:
         for name in ("rewards", "constraints"):
@@ -114,6 +148,20 @@ class CMDP:
             _within(reward, REWARD_BOUNDS, mask), _within(costs, CONSTRAINT_BOUNDS, mask[None])
         )
         return outcome, (reward_state, constraint_state)
+
+    def note_episodes(self, num_episodes: int) -> None:
+        """Remember for how many episodes this was made, for `check_episodes`."""
+        object.__setattr__(self, "made_for", num_episodes)
+
+    def check_episodes(self, num_episodes: int) -> None:
+        """Warn if this was made, by `make`, for another number of episodes than are played."""
+        if self.made_for is not None and self.made_for != num_episodes:
+            warnings.warn(
+                f"the instance was made for {self.made_for:,} episodes (its option num_episodes) "
+                f"and is played for {num_episodes:,}: make the two equal, unless that is meant.",
+                EpisodesWarning,
+                stacklevel=3,
+            )
 
     def check_lasts(self, num_episodes: int) -> None:
         """Refuse, in a sentence, a table of rewards or constraints that ends earlier."""

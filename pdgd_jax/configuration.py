@@ -4,6 +4,7 @@
 name = "example"             # every key may be left out, but [[instance]] and its make
 key = 0                      # decides everything random
 seeds = 8
+streams = "paired"           # or "independent": see `pdgd_jax.streams`
 checkpoints = 50             # 200, or as many as the shortest horizon has episodes
 
 [[instance]]                 # one or more
@@ -41,18 +42,19 @@ from typing import Any, Self, TypeVar
 
 from pdgd_jax._names import nearest
 from pdgd_jax.cmdp import CMDP
-from pdgd_jax.instances.registry import builder_of, check_option, make, options_of
+from pdgd_jax.instances.registry import builder_of, check_value, make_for
 from pdgd_jax.learners import RATES, registered_learners
 from pdgd_jax.projection import SOLVERS
 
-__all__ = ["Configuration", "Instance", "builtin_names", "read_configuration"]
+__all__ = ["STREAMS", "Configuration", "Instance", "builtin_names", "read_configuration"]
 
 Rates = str | tuple[float, float]
 KeyPath = tuple[str | int, ...]  # of a key: ("instance", 0, "sizes")
 T = TypeVar("T")
 
+STREAMS = ("paired", "independent")
 _KEYS = {
-    "": ("name", "key", "seeds", "checkpoints", "instance", "settings", "learners"),
+    "": ("name", "key", "seeds", "streams", "checkpoints", "instance", "settings", "learners"),
     "settings": ("horizon", "rates", "delta", "confidence_scale"),
     "learners": ("names", "solver"),
 }
@@ -87,11 +89,8 @@ class Instance:
         Raises:
           ValueError: if an option makes no sense, with the place in the configuration.
         """
-        options = dict(self.options)
-        if "num_episodes" in options_of(self.make):
-            options.setdefault("num_episodes", horizon)
         try:
-            return make(self.make, **options)
+            return make_for(self.make, horizon, **self.options)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{self.where()}instance {self.label!r}: {error}") from error
 
@@ -104,6 +103,8 @@ class Configuration:
       name: of the sweep.
       key: decides everything random.
       seeds: how many independent runs.
+      streams: "paired", seed i of every cell plays with the same random streams, so that cells can
+        be compared seed by seed; or "independent". See `pdgd_jax.streams`.
       checkpoints: how often each run is looked at, at most the shortest horizon.
       instances: with labels that differ.
       horizon: numbers of episodes.
@@ -128,6 +129,7 @@ class Configuration:
     name: str
     key: int
     seeds: int
+    streams: str
     checkpoints: int
     instances: tuple[Instance, ...]
     horizon: tuple[int, ...]
@@ -159,6 +161,7 @@ class Configuration:
             "name": self.name,
             "key": self.key,
             "seeds": self.seeds,
+            "streams": self.streams,
             "checkpoints": self.checkpoints,
             "instance": [
                 {"make": entry.make, "label": entry.label, **entry.options}
@@ -169,6 +172,14 @@ class Configuration:
         }
         plain: dict[str, Any] = json.loads(json.dumps(table))
         return plain
+
+    def with_streams(self, streams: str) -> Self:
+        """The same with other random streams, one of `STREAMS`."""
+        try:
+            checked = _one_of("stream", STREAMS)(("streams",), streams)
+        except _WrongError as error:
+            raise ValueError(error.sentence) from None
+        return dataclasses.replace(self, streams=checked)
 
     @property
     def rates_labels(self) -> tuple[str, ...]:
@@ -304,6 +315,7 @@ def _fields(table: Mapping[str, Any], where: Callable[[KeyPath], str]) -> dict[s
         "name": _text(("name",), table.get("name", "sweep")),
         "key": _whole(0, _LARGEST_KEY)(("key",), table.get("key", 0)),
         "seeds": _whole(1)(("seeds",), table.get("seeds", 8)),
+        "streams": _one_of("stream", STREAMS)(("streams",), table.get("streams", "paired")),
         "checkpoints": checkpoints,
         "instances": _instances(table.get("instance"), where),
         "horizon": horizon,
@@ -340,9 +352,9 @@ def _instances(entries: Any, where: Callable[[KeyPath], str]) -> tuple[Instance,
             builder_of(name)
         options = {key: value for key, value in entry.items() if key not in ("make", "label")}
         for option, value in options.items():
-            with _at((*path, option)):
-                check_option(name, option)
             _check_plain((*path, option), value)
+            with _at((*path, option)):
+                check_value(name, option, value)
         if "label" in entry:
             label = _text((*path, "label"), entry["label"])
             if wanted.count(label) > 1:

@@ -5,6 +5,7 @@ by what tells it from the others.
 """
 
 import itertools
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -18,12 +19,19 @@ __all__ = [
     "Band",
     "Cell",
     "Quantity",
+    "Style",
     "as_dataset",
+    "axis_of",
     "band_of",
     "cells_of",
+    "colours_of",
+    "last_tenth",
+    "makes_promises",
     "quantity_of",
     "shares_of",
     "slope_of",
+    "styles_of",
+    "without_rounding",
 ]
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
@@ -35,6 +43,19 @@ _LABELS: Mapping[str, Callable[[Any], str]] = {
     "confidence_scale": lambda value: f"radii scaled by {value:g}",
     "horizon": lambda value: f"T = {value:,}",
 }
+
+# So many colours and dashes there are, in `plots.canvas` and in the page of a report.
+NUM_COLOURS, NUM_DASHES = 7, 4
+# What is drawn alike in every figure: those who learn by their rates, and those who do not learn.
+_LEARNS = {
+    ("pdgd-ops", "tuned"): 0,
+    ("pdgd-ops", "theory"): 1,
+    ("uc-o-gdps", "tuned"): 2,
+    ("uc-o-gdps", "theory"): 3,
+}
+_FIXED = {"best-feasible": 4, "most-feasible": 5, "uniform": 6}
+# Below this in every episode a sum is rounding: of the numbers, and of the program that found OPT.
+_ROUNDING = {"float32": 1e-6, "float64": 1e-9}
 
 
 class Cell(NamedTuple):
@@ -84,25 +105,54 @@ class Quantity(NamedTuple):
       units: its units, empty if it has none.
       needs: the variables of the Dataset that it is computed from.
       of: from a cell's data to `[seed, checkpoint]`, or `[seed, checkpoint, constraint]`.
+      named_by: the variable whose `long_name` says what it is, if it is one.
     """
 
     label: str
     units: str
     needs: tuple[str, ...]
     of: Callable[[xarray.Dataset], xarray.DataArray]
+    named_by: str = ""
 
-    @property
-    def axis(self) -> str:
-        """The label of an axis."""
-        return f"{self.label} ({self.units})" if self.units else self.label
+
+class Style(NamedTuple):
+    """How a curve is drawn: which of the colours, which of the dashes or markers."""
+
+    colour: int
+    dash: int
+
+
+def without_rounding(values: xarray.DataArray, episode: xarray.DataArray) -> xarray.DataArray:
+    """Sums over episodes, exactly 0 where they are nothing but rounding."""
+    limit = _ROUNDING.get(str(values.dtype), 0.0) * episode
+    return values.where((abs(values) > limit) | values.isnull(), 0)
+
+
+def last_tenth(data: xarray.Dataset) -> NDArray:
+    """`[seed]`, the violation per episode in the last tenth of the episodes: has it stopped?
+
+    Of the constraint that is violated most there; between checkpoints sums are taken as straight.
+    """
+    episode = data["episode"].to_numpy().astype(float)
+    sums = data["violations"].transpose("seed", "constraint", "checkpoint").to_numpy()
+    begin = 0.9 * episode[-1]
+    before = [[np.interp(begin, episode, one, left=0) for one in seed] for seed in sums]
+    each = (sums[..., -1] - np.array(before)) / (episode[-1] - begin)
+    each[np.abs(each) < _ROUNDING.get(str(sums.dtype), 0.0)] = 0
+    worst = np.where(np.isnan(each), -np.inf, each).max(-1)
+    return np.where(np.isinf(worst), np.nan, worst)
 
 
 def _variable(name: str) -> Callable[[xarray.Dataset], xarray.DataArray]:
     return lambda data: data[name]
 
 
+def _sum(name: str) -> Callable[[xarray.Dataset], xarray.DataArray]:
+    return lambda data: without_rounding(data[name], data["episode"])
+
+
 def _worst_positive(data: xarray.Dataset) -> xarray.DataArray:
-    return data["positive_violation"].max("constraint")
+    return without_rounding(data["positive_violation"].max("constraint"), data["episode"])
 
 
 def _average_reward(data: xarray.Dataset) -> xarray.DataArray:
@@ -121,13 +171,17 @@ def _positive_residual(data: xarray.Dataset) -> xarray.DataArray:
 
 
 QUANTITIES: Mapping[str, Quantity] = {
-    "regret": Quantity("regret", "reward", ("regret",), _variable("regret")),
+    "regret": Quantity("regret", "reward", ("regret",), _sum("regret"), "regret"),
     "alpha_regret": Quantity(
-        "alpha-regret", "reward", ("alpha_regret",), _variable("alpha_regret")
+        "alpha-regret", "reward", ("alpha_regret",), _sum("alpha_regret"), "alpha_regret"
     ),
-    "violation": Quantity("violation", "cost", ("violation",), _variable("violation")),
+    "violation": Quantity("violation", "cost", ("violation",), _sum("violation"), "violation"),
     "positive_violation": Quantity(
-        "positive violation", "cost", ("positive_violation",), _worst_positive
+        "positive violation",
+        "cost",
+        ("positive_violation",),
+        _worst_positive,
+        "positive_violation",
     ),
     "multipliers": Quantity(
         "multipliers λ", "reward per cost", ("multipliers",), _variable("multipliers")
@@ -137,6 +191,13 @@ QUANTITIES: Mapping[str, Quantity] = {
     "iterations": Quantity("iterations", "per episode", ("iterations",), _iterations_per_episode),
     "residual": Quantity("residual", "largest so far", ("residual",), _positive_residual),
 }
+
+
+def axis_of(quantity: Quantity, dataset: xarray.Dataset) -> str:
+    """The label of an axis, in the words of the results themselves where they have some."""
+    told = dataset[quantity.named_by].attrs if quantity.named_by in dataset else {}
+    label, units = told.get("long_name", quantity.label), told.get("units", quantity.units)
+    return f"{label} ({units})" if units else str(label)
 
 
 def quantity_of(name: str, dataset: xarray.Dataset) -> Quantity:
@@ -194,6 +255,78 @@ def cells_of(dataset: xarray.Dataset) -> list[Cell]:
             values = {dim: _value(dataset, dim, index) for dim, index in where.items()}
             cells[player, distinct] = Cell(names, values, dataset.isel(where))
     return list(cells.values())
+
+
+def makes_promises(cell: Cell) -> bool:
+    """Whether the rates of the paper are about it: a policy that is fixed learns at no rate."""
+    return "learner" not in cell.data.coords or cell.data["learner"].item() not in _FIXED
+
+
+def colours_of(dataset: xarray.Dataset, cells: list[Cell]) -> list[int | None]:
+    """The colour of each cell, by its learner and rates; None where there are no learners.
+
+    It does not depend on what else is drawn: it is the same in every figure, and in figures of a
+    part of the results, whose configuration still names everybody.
+    """
+    if "learner" not in dataset.coords:
+        return [None] * len(cells)
+    known = {who: colour for who in _everybody(dataset) if (colour := _known(who)) is not None}
+    free = [colour for colour in range(NUM_COLOURS) if colour not in known.values()]
+    palette = itertools.cycle(free or range(NUM_COLOURS))
+    for who in _everybody(dataset):
+        if who not in known:
+            known[who] = next(palette)
+    return [known[_who(cell)] for cell in cells]
+
+
+def styles_of(dataset: xarray.Dataset, owners: list[Cell]) -> list[Style]:
+    """A style for each curve, given whose it is: up to 28 curves are told apart.
+
+    The colour says who learns, and dashes tell the curves of one learner from each other; if there
+    are more of them than dashes, both go by their places.
+    """
+    colours = colours_of(dataset, owners)
+    counts = {colour: colours.count(colour) for colour in colours}
+    if None in counts or max(counts.values(), default=0) > NUM_DASHES:
+        return [_by_place(place) for place in range(len(owners))]
+    seen: dict[int | None, int] = {}
+    styles = []
+    for colour in colours:
+        number = seen[colour] = seen.get(colour, -1) + 1
+        styles.append(Style(colour or 0, ((colour or 0) + number) % NUM_DASHES))
+    return styles
+
+
+def _by_place(place: int) -> Style:
+    colour, round_ = place % NUM_COLOURS, place // NUM_COLOURS
+    return Style(colour, (colour + round_) % NUM_DASHES)
+
+
+def _who(cell: Cell) -> tuple[str, str]:
+    learner = str(cell.data["learner"].item())
+    rates = cell.data["rates"].item() if "rates" in cell.data.coords else ""
+    return learner, "" if learner in _FIXED else str(rates)
+
+
+def _known(who: tuple[str, str]) -> int | None:
+    return _FIXED.get(who[0], _LEARNS.get(who))
+
+
+def _everybody(dataset: xarray.Dataset) -> list[tuple[str, str]]:
+    """Learners and their rates, in the order of the configuration: a part of it has the same."""
+    configuration = json.loads(dataset.attrs.get("configuration", "{}"))
+    learners = list(configuration.get("learners", {}).get("names", []))
+    settings = configuration.get("settings", {})
+    rates = [rate for rate in settings.get("rates", []) if isinstance(rate, str)]
+    learners += np.atleast_1d(dataset["learner"].to_numpy()).tolist()
+    rates += np.atleast_1d(dataset["rates"].to_numpy()).tolist() if "rates" in dataset else [""]
+    return list(
+        dict.fromkeys(
+            (str(learner), "" if learner in _FIXED else str(rate))
+            for rate in rates
+            for learner in learners
+        )
+    )
 
 
 def band_of(
@@ -273,7 +406,17 @@ def _label(dataset: xarray.Dataset, dim: str, index: int) -> str:
     value = _value(dataset, dim, index)
     if dim in _LABELS:
         return _LABELS[dim](value)
+    if isinstance(value, float):
+        return f"{dim} {_short(value, dataset[dim].to_numpy())}"
     return value if isinstance(value, str) else f"{dim} {value}"
+
+
+def _short(value: float, among: NDArray) -> str:
+    """With four digits, or as many as tell it from the others."""
+    for digits in range(4, 17):
+        if len({f"{other:.{digits}g}" for other in among}) == len(set(among.tolist())):
+            break
+    return f"{value:.{digits}g}"
 
 
 def _with_seed(dataset: xarray.Dataset) -> xarray.Dataset:

@@ -30,10 +30,15 @@ VARIABLES: dict[str, tuple[tuple[str, ...], str, str]] = {
     "violations": (("checkpoint", "constraint"), "cumulative violation", "cost"),
     "positive_violation": (
         ("checkpoint", "constraint"),
-        "cumulative positive part of the violation",
+        "cumulative positive part of the violation (mean constraints; those shown by adversaries)",
         "cost",
     ),
     "multipliers": (("checkpoint", "constraint"), "Lagrange multipliers", "reward per cost"),
+    "largest_multiplier": (
+        ("checkpoint",),
+        "largest sum of the multipliers so far",
+        "reward per cost",
+    ),
     "model_error": (("checkpoint",), "cumulative distance of believed and true occupancy", "1"),
     "radius": (("checkpoint",), "mean confidence radius over pairs", "1"),
     "epoch": (("checkpoint",), "epoch of the confidence set", "1"),
@@ -44,9 +49,11 @@ VARIABLES: dict[str, tuple[tuple[str, ...], str, str]] = {
     "unconverged": (("checkpoint",), "projections that did not converge", "1"),
     "certificate_measured": (("certificate",), "what a guarantee is about, measured", "1"),
     "certificate_bound": (("certificate",), "what the guarantee allows", "1"),
-    "certificate_status": (("certificate",), "holds, fails or does not apply", "1"),
+    "certificate_trivial": (("certificate",), "what is not possible to exceed at all", "1"),
+    "certificate_status": (("certificate",), "holds, fails, vacuous or does not apply", "1"),
     "certificate_reason": (("certificate",), "why a guarantee does not apply", "1"),
-    "rho": ((), "margin of the constraints", "cost per episode"),
+    "rho": ((), "margin of the constraints, or a lower bound", "cost per episode"),
+    "rho_upper": ((), "upper bound of the margin, the same where it is known", "cost per episode"),
     "alpha": ((), "share of the optimum that is promised, rho / (L + rho)", "1"),
     "policy": (("layer", "state", "action"), "policy after the last episode", "probability"),
 }
@@ -73,7 +80,7 @@ def dataset_of(
     Example:
       >>> import jax
       >>> from pdgd_jax import dataset_of, evaluate, learners, make, run
-      >>> cmdp = make("two-phase")
+      >>> cmdp = make("two-phase", num_episodes=100)
       >>> history = run(jax.random.key(0), cmdp, learners.uniform(cmdp.layers), 100, checkpoints=4)
       >>> data = dataset_of(history, evaluate(history, cmdp), dims=())
       >>> data.regret.dims, data.episode.values.tolist()
@@ -96,6 +103,7 @@ def dataset_of(
         "reward": history.reward,
         "sampled_reward": history.sampled_reward,
         "model_error": history.model_error,
+        "iterations": history.iterations,
         "policy": _without_padding(history),
         **{name: getattr(metrics, name) for name in _MEASURED},
         **{name: getattr(evaluation, name) for name in _EVALUATED},
@@ -123,9 +131,9 @@ _MEASURED = (
     "epoch",
     "covered",
     "residual",
-    "iterations",
     "most_iterations",
     "unconverged",
+    "largest_multiplier",
 )
 _EVALUATED = (
     "opt",
@@ -135,9 +143,10 @@ _EVALUATED = (
     "violations",
     "positive_violation",
     "rho",
+    "rho_upper",
     "alpha",
 )
-_OF_CERTIFICATES = ("measured", "bound", "status", "reason")
+_OF_CERTIFICATES = ("measured", "bound", "trivial", "status", "reason")
 
 
 def _without_padding(history: History) -> np.ndarray:

@@ -4,76 +4,27 @@ On the host, in float64: the benchmark of a regret is a linear program.
 """
 
 import math
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 from pdgd_jax import oracle, theory
 from pdgd_jax._pytree import on_host
+from pdgd_jax._sums import Compensated
+from pdgd_jax.certificates import Certificate, Margin, certificates_of
 from pdgd_jax.cmdp import CMDP
-from pdgd_jax.learners.dual import ceiling
-from pdgd_jax.metrics import Comparators
+from pdgd_jax.metrics import Comparators, sums_of
+from pdgd_jax.occupancy import occupancy_of, policy_of
 from pdgd_jax.processes import StochasticProcess
 from pdgd_jax.simulate import History
 
 __all__ = ["Certificate", "Evaluation", "comparators_of", "evaluate"]
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
-
-# How far an occupancy may lie outside its set, (float32, float64): ten times what the slowest
-# solver promises.
-_FEASIBLE = (1e-3, 1e-6)
-
-
-class Certificate(NamedTuple):
-    """One guarantee, and whether it held in each run.
-
-    Attributes:
-      name: what is guaranteed.
-      theorem: where the paper states it.
-      measured: `[...]`, of each run.
-      bound: `[...]`, the guarantee: measured should not be larger.
-      probability: with which the guarantee holds, at least.
-      reason: `[...]`, why it does not apply to a run; empty where it does.
-    """
-
-    name: str
-    theorem: str
-    measured: Float[NDArray, "*batch"]
-    bound: Float[NDArray, "*batch"]
-    probability: float
-    reason: NDArray
-
-    @property
-    def applies(self) -> Bool[NDArray, "*batch"]:
-        """Whether the guarantee applies to each run."""
-        return np.asarray(self.reason == "")
-
-    @property
-    def holds(self) -> Bool[NDArray, "*batch"]:
-        """Whether the guarantee applies to each run and held."""
-        return np.asarray(self.applies & (self.measured <= self.bound))
-
-    @property
-    def fails(self) -> Bool[NDArray, "*batch"]:
-        """Whether the guarantee applies to each run and did not hold; NaN does not hold."""
-        return np.asarray(self.applies & ~self.holds)
-
-    @property
-    def distance(self) -> Float[NDArray, "*batch"]:
-        """How far below the bound each run stayed."""
-        return np.asarray(self.bound - self.measured)
-
-    @property
-    def status(self) -> NDArray:
-        """For each run one of "holds", "fails" and "does not apply"."""
-        judged = np.where(self.holds, "holds", "fails")
-        return np.where(self.applies, judged, "does not apply")
 
 
 class Evaluation(NamedTuple):
@@ -86,10 +37,12 @@ class Evaluation(NamedTuple):
       alpha_regret: `[..., K]`, $\alpha t \, \mathrm{OPT} - \sum r^\top q$.
       violation: `[..., K]`, of the worst constraint, $V_t = \max_i \sum [G^\top q]_i$.
       violations: `[..., K, m]`, of each constraint.
-      positive_violation: `[..., K, m]`, without letting a good episode pay for a bad one.
+      positive_violation: `[..., K, m]`, without letting a good episode pay for a bad one: of the
+        mean constraints if they are stochastic, of those shown if they are adversarial.
       primal_interval_regret: `[..., n]`, the worst of any interval, for each comparator.
       dual_interval_regret: `[..., d]`, likewise.
-      rho: `[...]`, the margin $\rho$; NaN if the process does not say which values it may take.
+      rho: `[...]`, the margin $\rho$ of what each run was shown, or a lower bound.
+      rho_upper: `[...]`, an upper bound; the same number where $\rho$ is known exactly.
       alpha: `[...]`, $\rho / (L + \rho)$.
       unconverged: `[...]`, how many projections did not converge.
       certificates: each guarantee with what was measured.
@@ -105,6 +58,7 @@ class Evaluation(NamedTuple):
     primal_interval_regret: Float[NDArray, "*batch n"]
     dual_interval_regret: Float[NDArray, "*batch d"]
     rho: Float[NDArray, "*batch"]
+    rho_upper: Float[NDArray, "*batch"]
     alpha: Float[NDArray, "*batch"]
     unconverged: Int[NDArray, "*batch"]
     certificates: tuple[Certificate, ...]
@@ -126,7 +80,9 @@ def comparators_of(cmdp: CMDP, num_episodes: int) -> Comparators:
       num_episodes: $T$, over which adversarial rewards and constraints are averaged.
 
     Returns:
-      Comparators for `run`; without $q^*$ if no policy satisfies the constraints.
+      Comparators for `run`; without $q^*$ if no policy satisfies the constraints. Against an
+      adversary that is random or looks at policies nobody knows $q^*$ and $q^\circ$ beforehand; the
+      optimum of another draw, `oracle.hindsight`, and the most careful policy stand in for them.
     """
     average = oracle.hindsight(cmdp, num_episodes)
     best = oracle.optimum(cmdp.mdp, average.reward, average.constraints)
@@ -185,16 +141,16 @@ def evaluate(history: History, cmdp: CMDP) -> Evaluation:
     count = math.prod(batch)
     flat = jax.tree.map(lambda x: x.reshape(count, *x.shape[len(batch) :]), numbers)
     runs = [jax.tree.map(lambda x, i=i: x[i], flat) for i in range(count)]
-    margin = _margin(cmdp, int(episode[-1]))
-    rho = np.nan if margin is None else margin.rho
+    bounds = _margins(cmdp, int(episode[-1]))
+    margins = [bounds(run) for run in runs]
+    rho, upper = np.array([margin.low for margin in margins]), [m.high for m in margins]
     num_layers = len(cmdp.layers.sizes) - 1
-    alpha = theory.alpha(0.0 if np.isnan(rho) else rho, num_layers)
+    alpha = np.array([theory.alpha(margin.low, num_layers) for margin in margins])
+    sums = [{name: part.total() for name, part in sums_of(run.metrics).items()} for run in runs]
+    reward = np.array([found["reward"] for found in sums])
     opt_of = _opt_of_prefix(cmdp)
     opt = np.array([[opt_of(run, k) for k in range(len(episode))] for run in runs])
-    regret = episode * opt - flat.reward
-    certificates = [
-        _certificates(cmdp, run, rho, opt[i, -1], regret[i, -1]) for i, run in enumerate(runs)
-    ]
+    regret = episode * opt - reward
 
     def shaped(values: Any) -> NDArray:
         array = np.asarray(values)
@@ -204,16 +160,17 @@ def evaluate(history: History, cmdp: CMDP) -> Evaluation:
         episode=episode,
         opt=shaped(opt),
         regret=shaped(regret),
-        alpha_regret=shaped(alpha * episode * opt - flat.reward),
-        violation=shaped(flat.violation.max(-1)),
-        violations=shaped(flat.violation),
-        positive_violation=shaped(flat.positive_violation),
+        alpha_regret=shaped(alpha[:, None] * episode * opt - reward),
+        violation=shaped([found["violation"].max(-1) for found in sums]),
+        violations=shaped([found["violation"] for found in sums]),
+        positive_violation=shaped([found["positive_violation"] for found in sums]),
         primal_interval_regret=shaped(flat.metrics.primal.value[:, -1]),
         dual_interval_regret=shaped(flat.metrics.dual.value[:, -1]),
-        rho=np.full(batch, rho),
-        alpha=np.full(batch, alpha),
+        rho=shaped(rho),
+        rho_upper=shaped(upper),
+        alpha=shaped(alpha),
         unconverged=shaped(flat.metrics.unconverged[:, -1]),
-        certificates=tuple(_together(found, shaped) for found in zip(*certificates, strict=True)),
+        certificates=certificates_of(cmdp, runs, sums, margins, opt[:, -1], regret[:, -1], shaped),
     )
 
 
@@ -229,6 +186,46 @@ def _margin(cmdp: CMDP, num_episodes: int) -> oracle.SlaterMargin | None:
         return None
 
 
+def _margins(cmdp: CMDP, num_episodes: int) -> Callable[[History], Margin]:
+    r"""The margin of what a run was shown, from what is known before and what was recorded.
+
+    Every $G_t$ is at most the largest of each entry, and the margin of a policy is at most the best
+    one's: hence two lower bounds. No margin is larger than that of the average: an upper bound.
+    """
+    before = _margin(cmdp, num_episodes)
+    if before is not None and before.exact:
+        return lambda run: Margin(before.rho, before.rho)
+    known: dict[bytes, Margin] = {}
+
+    def of(run: History) -> Margin:
+        last = run.metrics
+        assert last.constraint_max is not None  # constraints are adversarial
+        assert last.constraint_sum is not None
+        largest = np.asarray(last.constraint_max[-1])
+        average = np.clip(_average(last.constraint_sum, run, -1), -1, 1)
+        if not np.isfinite(largest).all() or not np.isfinite(average).all():
+            return Margin(float("nan"), float("nan"))
+        address = largest.tobytes() + average.tobytes()
+        if address not in known:
+            low = oracle.slater_margin(cmdp.mdp, np.clip(largest, -1, 1)).rho
+            high = oracle.slater_margin(cmdp.mdp, average).rho
+            known[address] = Margin(low, high)
+        low, high = known[address]
+        played = [_is_played(cmdp, q) for q in run.comparators.occupancies]
+        seen = np.max(last.margin[-1][played], initial=-np.inf)
+        promised = -np.inf if before is None else before.rho
+        low = min(float(max(low, seen, promised)), high)  # rounding may cross them
+        return Margin(high if high - low < 1e-9 else low, high)
+
+    return of
+
+
+def _is_played(cmdp: CMDP, occupancy: NDArray) -> bool:
+    """Whether some policy has this occupancy in the true MDP; a comparator may be anything."""
+    policy = policy_of(jnp.asarray(occupancy), cmdp.layers).astype(cmdp.mdp.transition.dtype)
+    return bool(np.allclose(occupancy_of(cmdp.mdp, policy), occupancy, atol=1e-6))
+
+
 def _opt_of_prefix(cmdp: CMDP) -> Callable[[History, int], float]:
     """OPT of the first episodes of a run up to a checkpoint; many runs share their answers."""
     means = [
@@ -240,7 +237,7 @@ def _opt_of_prefix(cmdp: CMDP) -> Callable[[History, int], float]:
     def opt(run: History, k: int) -> float:
         sums = (run.metrics.reward_sum, run.metrics.constraint_sum)
         averages = [
-            mean if total is None else np.clip(np.asarray(total[k]) / run.episode[k], low, 1)
+            mean if total is None else np.clip(_average(total, run, k), low, 1)
             for mean, total, low in zip(means, sums, (0, -1), strict=True)
         ]
         if any(average is None or not np.isfinite(average).all() for average in averages):
@@ -254,226 +251,9 @@ def _opt_of_prefix(cmdp: CMDP) -> Callable[[History, int], float]:
     return opt
 
 
-class _Judgement(NamedTuple):
-    """A certificate of a single run."""
-
-    name: str
-    theorem: str
-    measured: float
-    bound: float
-    probability: float
-    reason: str
-
-
-def _judge(name: str, measured: Any, bound: theory.Bound | Any, reason: str = "") -> _Judgement:
-    if not isinstance(bound, theory.Bound):
-        bound = theory.Bound(bound, 1.0, "by construction")
-    return _Judgement(
-        name, bound.theorem, float(measured), float(bound.value), bound.probability, reason
-    )
-
-
-class _Case(NamedTuple):
-    """One run at its end, and why a kind of guarantee does not apply to it; empty where it does."""
-
-    problem: theory.Problem
-    run: History
-    last: Any  # the metrics at the end
-    rho: float
-    opt: float
-    regret: float
-    violation: float
-    stochastic_rewards: bool
-    stochastic_constraints: bool
-    precise: bool  # float64
-    scale: float  # of the confidence radii
-    no_promise: str
-    no_multipliers: str
-    not_ended: str
-    other_radii: str
-    not_covered: str
-    infeasible: str
-
-    @property
-    def rounding(self) -> float:
-        """What a deterministic bound must be forgiven, in relative terms."""
-        return 1e-9 if self.precise else 1e-4
-
-
-def _case_of(cmdp: CMDP, run: History, rho: float, opt: float, regret: float) -> _Case:
-    setting, played = run.setting, int(run.episode[-1])
-    promises = setting is not None and setting.rates is not None
-    dual = setting is not None and setting.num_constraints is not None
-    horizon = played
-    if setting is not None and setting.num_episodes is not None:
-        horizon = int(setting.num_episodes)
-    scale = 1.0
-    if setting is not None and setting.confidence_scale is not None:
-        scale = float(setting.confidence_scale)
-    last = jax.tree.map(lambda x: x[-1], run.metrics)
-    no_promise = "" if promises else "the learner makes no such promise"
-    return _Case(
-        problem=_problem(cmdp, run, horizon),
-        run=run,
-        last=last,
-        rho=rho,
-        opt=opt,
-        regret=regret,
-        violation=float(np.max(run.violation[-1])),
-        stochastic_rewards=isinstance(cmdp.rewards, StochasticProcess),
-        stochastic_constraints=isinstance(cmdp.constraints, StochasticProcess),
-        precise=cmdp.mdp.transition.dtype == jnp.float64,
-        scale=scale,
-        no_promise=no_promise,
-        no_multipliers=no_promise or ("" if dual else "the learner has no multipliers"),
-        not_ended="" if played == horizon else f"the run stopped before its {horizon} episodes",
-        other_radii="" if scale == 1 else f"radii were scaled by {scale:g}",
-        not_covered="" if last.covered else "the true transitions left the confidence set",
-        infeasible="" if np.isfinite(opt) else "no policy satisfies the constraints",
-    )
-
-
-def _certificates(
-    cmdp: CMDP, run: History, rho: float, opt: float, regret: float
-) -> list[_Judgement]:
-    """Every guarantee, for one run; those without meaning for it with the reason why."""
-    case = _case_of(cmdp, run, rho, opt, regret)
-    return [*_of_construction(case), *_of_intervals(case), *_of_theorems(case)]
-
-
-def _of_construction(case: _Case) -> Iterator[_Judgement]:
-    """What the algorithm does in every episode, and how well it knows the transitions."""
-    last, problem, run = case.last, case.problem, case.run
-    feasible = _FEASIBLE[int(case.precise)]
-    yield _judge("projections converged", last.unconverged, 0, case.no_promise)
-    yield _judge("occupancies feasible", last.infeasibility, feasible, case.no_promise)
-    top = ceiling(problem.num_episodes) * (1 + case.rounding)
-    yield _judge("multipliers in their box", last.highest_multiplier, top, case.no_multipliers)
-    lemma = theory.Bound(0, 1 - problem.delta, "Lemma 5, confidence sets")
-    narrow = case.other_radii if case.scale < 1 else ""
-    yield _judge("transitions covered", not last.covered, lemma, case.no_promise or narrow)
-    error = theory.estimation_error(problem)
-    reason = case.no_promise or case.not_ended or case.other_radii
-    yield _judge("transitions estimated", run.model_error[-1], error, reason)
-
-
-def _of_intervals(case: _Case) -> Iterator[_Judgement]:
-    """The worst interval regret of each player, against the comparator closest to its bound."""
-    last, problem, comparators = case.last, case.problem, case.run.comparators
-    loss, played = float(last.largest_loss), int(case.run.episode[-1])
-    reach = float(last.largest_multiplier)
-    duals = [
-        _judge(
-            "dual interval regret",
-            value,
-            theory.dual_interval_regret(problem, reach + float(np.linalg.norm(against)), played),
-            case.no_multipliers,
-        )
-        for value, against in zip(last.dual.value, comparators.multipliers, strict=True)
-    ]
-    yield _closest(duals) or _judge("dual interval regret", np.nan, np.nan, "no comparators")
-    nothing = "" if len(comparators.occupancies) else "no occupancies to compare with"
-    reason = case.no_promise or case.not_covered or nothing
-    descent = theory.primal_descent_regret(problem, loss, played)
-    measured = np.max(last.descent.value, initial=-np.inf)
-    yield _judge("primal descent regret", measured, descent, reason)
-    whole = theory.primal_interval_regret(problem, loss, played)
-    measured = np.max(last.primal.value, initial=-np.inf)
-    reason = reason or case.other_radii or case.not_ended
-    yield _judge("primal interval regret", measured, whole, reason)
-
-
-def _of_theorems(case: _Case) -> Iterator[_Judgement]:
-    """The bounds on multipliers, regret and violation, a priori and by what was measured."""
-    problem, last, rho = case.problem, case.last, case.rho
-    regret_of = partial(
-        theory.regret_bound,
-        problem,
-        stochastic_rewards=case.stochastic_rewards,
-        stochastic_constraints=case.stochastic_constraints,
-        rho=rho,
-        opt=case.opt,
-    )
-    violation_of = partial(
-        theory.violation_bound,
-        problem,
-        stochastic_rewards=case.stochastic_rewards,
-        stochastic_constraints=case.stochastic_constraints,
-    )
-    top = ceiling(problem.num_episodes)
-
-    # By what was measured: any rates, any margin.
-    error = float(case.run.model_error[-1])
-    final = float(np.max(np.append(last.multipliers, 0)))
-    bound = theory.Bound(
-        final / problem.dual * (1 + case.rounding) + error + case.rounding * problem.num_episodes,
-        1.0,
-        "Lemmas 14 and 15",
-    )
-    free = last.highest_multiplier < top * (1 - 1e-6)
-    reason = case.no_multipliers or ("" if free else "a multiplier touched its ceiling")
-    yield _judge("violation, by the last multiplier", case.violation, bound, reason)
-    margin = case.stochastic_constraints or rho > 0
-    reason = case.no_multipliers or case.infeasible or case.not_ended or case.not_covered
-    reason = reason or ("" if margin else "rho is not known to be positive")
-    bound = regret_of(float(last.largest_multiplier), error=error)
-    yield _judge("regret, by the largest multiplier", case.regret, bound, reason)
-
-    # Theorems 4, 5 and 7: if the margin is large enough, and the rates are the proof's.
-    usual = case.no_multipliers or case.infeasible or case.not_ended or case.other_radii
-    condition = bool(rho > 0) and theory.slater_condition_holds(
-        rho, problem.num_layers, problem.num_constraints, problem.num_episodes
-    )
-    rates = "" if theory.rates_allow_multiplier_bound(problem) else "rates other than the proof's"
-    reason = usual or ("" if condition else "the condition on rho does not hold") or rates
-    zeta = theory.multiplier_bound(problem, rho, case.stochastic_constraints)
-    yield _judge("multipliers bounded", last.largest_multiplier, zeta, reason)
-    theorem = "Theorem 5" if case.stochastic_constraints else "Theorem 7"
-    yield _judge(f"regret, {theorem}", case.regret, regret_of(zeta.value), reason)
-    yield _judge(f"violation, {theorem}", case.violation, violation_of(zeta.value), reason)
-
-    # Theorem 6: if it is not; its bound on the regret holds for any rates.
-    adversarial = "" if case.stochastic_constraints else "constraints are adversarial"
-    reason = usual or adversarial or ("the condition on rho holds" if condition else "")
-    bound = regret_of(problem.num_constraints * top, theorem="Theorem 6")
-    yield _judge("regret, Theorem 6", case.regret, bound, reason)
-    bound = violation_of((2 + 2 * problem.num_layers) * top, theorem="Theorem 6")
-    yield _judge("violation, Theorem 6", case.violation, bound, reason or rates)
-
-
-def _closest(judgements: list[_Judgement]) -> _Judgement | None:
-    return min(judgements, key=lambda j: j.bound - j.measured, default=None)
-
-
-def _problem(cmdp: CMDP, run: History, horizon: int) -> theory.Problem:
-    layers, setting = cmdp.layers, run.setting
-    sizes = layers.sizes
-    delta = primal = dual = float("nan")
-    if setting is not None and setting.rates is not None and setting.delta is not None:
-        delta = float(setting.delta)
-        primal, dual = float(setting.rates.primal), float(setting.rates.dual)
-    return theory.Problem(
-        num_layers=len(sizes) - 1,
-        num_states=sum(sizes),
-        num_actions=int(layers.num_actions),
-        dimension=int(layers.num_triples),
-        num_constraints=cmdp.num_constraints,
-        num_episodes=horizon,
-        delta=delta,
-        primal=primal,
-        dual=dual,
-    )
-
-
-def _together(found: tuple[_Judgement, ...], shaped: Callable[[Any], NDArray]) -> Certificate:
-    return Certificate(
-        name=found[0].name,
-        theorem=found[0].theorem,
-        measured=shaped([judgement.measured for judgement in found]),
-        bound=shaped([judgement.bound for judgement in found]),
-        probability=min(judgement.probability for judgement in found),
-        reason=shaped([judgement.reason for judgement in found]),
-    )
+def _average(total: Compensated, run: History, k: int) -> NDArray:
+    """What the episodes up to a checkpoint showed on average."""
+    return np.asarray(Compensated(*(part[k] for part in total)).total() / run.episode[k])
 
 
 def _stack(evaluations: list[Evaluation]) -> Evaluation:
@@ -486,6 +266,7 @@ def _stack(evaluations: list[Evaluation]) -> Evaluation:
             bound=np.stack([c.bound for c in found]),
             probability=min(c.probability for c in found),
             reason=np.stack([c.reason for c in found]),
+            trivial=np.stack([c.trivial for c in found]),
         )
         for found in zip(*(e.certificates for e in evaluations), strict=True)
     ]

@@ -71,6 +71,10 @@ class Keeper:
         """The results, if the sweep was finished earlier."""
         return None
 
+    def say(self, facts: Mapping[str, Any]) -> None:
+        """Tell those who look what is going on; see `Store.say`."""
+        del facts
+
     def slot(self, block: Block) -> Slot:
         """Where to go on with a block."""
         return Slot(block)
@@ -116,6 +120,10 @@ class Folder(Keeper):
             return open_results(self._store.path)
         except StoreError:
             return None
+
+    def say(self, facts: Mapping[str, Any]) -> None:
+        """Tell those who look what is going on; see `Store.say`."""
+        self._store.say(facts)
 
     def slot(self, block: Block) -> Slot:
         """Where to go on with a block: after the last chunk that is not damaged."""

@@ -12,6 +12,7 @@ import scipy  # loads its parts when they are used: half a second
 from jaxtyping import Array, Float, Key
 
 from pdgd_jax._pytree import on_host
+from pdgd_jax._sums import Compensated
 from pdgd_jax.cmdp import CMDP, Outcome
 from pdgd_jax.mdp import LayeredMDP
 from pdgd_jax.processes.base import (
@@ -55,10 +56,13 @@ class SlaterMargin(NamedTuple):
       rho: $\rho = \max_{q \in \Delta(M)} \min_i -[G^\top q]_i$, the minimum taken over all
         episodes too if constraints are adversarial. Negative if no policy satisfies them all.
       occupancy: `[L, S, A, S]`, the $q^\circ$ that attains it.
+      exact: whether `rho` is that number; else it is a lower bound: chance, or the policies that
+        will be played, decide what is shown, and this is the margin for the worst of it.
     """
 
     rho: float
     occupancy: Float[NDArray, "layers states actions states"]
+    exact: bool = True
 
     @property
     def feasible(self) -> bool:
@@ -131,11 +135,13 @@ def slater_margin(
       mdp: one MDP.
       constraints: for stochastic constraints their mean `[m, L, S, A]`; for adversarial ones all
         of them, `[T, m, L, S, A]`; or a process, which knows which of the two it is.
-      num_episodes: of a process with an explicit table, only this many first episodes count.
+      num_episodes: of an adversary, only what this many first episodes show counts; all that it
+        may ever show by default.
 
     Returns:
-      The margin. With many episodes only the constraints that matter enter the linear program:
-      the most violated ones are added until none is.
+      The margin; of an adversary that is random or looks at policies a lower bound, `exact` false.
+      With many episodes only the constraints that matter enter the linear program: the most
+      violated ones are added until none is.
 
     Example:
       >>> from pdgd_jax import make, oracle
@@ -143,12 +149,7 @@ def slater_margin(
       >>> oracle.slater_margin(cmdp.mdp, cmdp.constraints).rho > 0
       True
     """
-    if isinstance(constraints, Process):
-        values = on_host(constraints.extremes())
-        if not isinstance(constraints, StochasticProcess) and constraints.num_episodes is not None:
-            values = values[:num_episodes]
-    else:
-        values = on_host(constraints)
+    values, exact = _worst_of(constraints, num_episodes)
     flow = _Flow(mdp)
     # [rows, pairs]: a minimum over episodes and constraints alike.
     rows = flow.pairs_of("constraints", values, CONSTRAINT_BOUNDS).reshape(-1, flow.num_pairs)
@@ -182,8 +183,25 @@ def slater_margin(
         violated = worst[excess[worst] > 1e-9]
         if len(violated) == 0:
             rho = 0.0 if abs(margin) < _FEASIBILITY else float(margin)  # the LP knows no better
-            return SlaterMargin(rho, flow.occupancy_of(solution.x[:-1]))
+            return SlaterMargin(rho, flow.occupancy_of(solution.x[:-1]), exact)
         active = np.concatenate([active, violated])
+
+
+# Episodes that are looked at one by one; beyond, all that a process may ever show counts.
+_MOST_EPISODES = 2**27
+
+
+def _worst_of(constraints: Any, num_episodes: int | None) -> tuple[NDArray, bool]:
+    """The constraints `[*n, m, L, S, A]` whose worst decides the margin, and whether exactly so."""
+    if not isinstance(constraints, Process):
+        return on_host(constraints), True
+    if isinstance(constraints, StochasticProcess):
+        return on_host(constraints.mean()), True
+    if num_episodes is None or num_episodes > _MOST_EPISODES:
+        found = constraints.extremes(None)
+        return on_host(found.values), found.exact and num_episodes is None
+    found = constraints.extremes(np.arange(num_episodes, dtype=np.int32))
+    return on_host(found.values), found.exact
 
 
 def hindsight(
@@ -194,7 +212,9 @@ def hindsight(
 ) -> Outcome:
     r"""The averages $\bar r$ and $\bar G$ that a run of $T$ episodes is measured against.
 
-    The mean of a process if it is stochastic, the average of its $T$ episodes if not.
+    The mean of a process if it is stochastic, the average of its $T$ episodes if not. Of an
+    adversary that is random or looks at policies these are the episodes of one key against one
+    policy, and not those of another run.
 
     Args:
       cmdp: one CMDP.
@@ -209,26 +229,29 @@ def hindsight(
     key = jax.random.key(0) if key is None else key
     dtype = cmdp.mdp.transition.dtype
     policy = cmdp.layers.uniform_policy(dtype) if policy is None else policy
-    total = jax.jit(_total_outcome)(cmdp, key, policy, num_episodes)
-    average = jax.tree.map(lambda x: x / num_episodes, total)
+    totals = jax.jit(_totals)(cmdp, key, policy, num_episodes)
+    averages = [jnp.asarray(total.total() / num_episodes, dtype) for total in totals]
     return Outcome(
-        reward.mean() if isinstance(reward, StochasticProcess) else average.reward,
-        constraints.mean() if isinstance(constraints, StochasticProcess) else average.constraints,
+        *[
+            process.mean() if isinstance(process, StochasticProcess) else average
+            for process, average in zip((reward, constraints), averages, strict=True)
+        ]
     )
 
 
-def _total_outcome(cmdp: CMDP, key: Array, policy: Array, num_episodes: Array) -> Outcome:
+def _totals(cmdp: CMDP, key: Array, policy: Array, num_episodes: Array) -> list[Compensated]:
+    """What all episodes show together: rewards, then constraints."""
     init_key, draw_key = jax.random.split(key)
     dtype, shape = policy.dtype, cmdp.layers.shape
-    zero = Outcome(jnp.zeros(shape, dtype), jnp.zeros((cmdp.num_constraints, *shape), dtype))
+    none = [Compensated.zeros(s, dtype) for s in (shape, (cmdp.num_constraints, *shape))]
 
-    def episode(t: Array, carry: tuple[Outcome, Any]) -> tuple[Outcome, Any]:
-        total, state = carry
+    def episode(t: Array, carry: tuple[list[Compensated], Any]) -> tuple[list[Compensated], Any]:
+        totals, state = carry
         outcome, state = cmdp.draw(jax.random.fold_in(draw_key, t), state, t, policy)
-        return jax.tree.map(jnp.add, total, outcome), state
+        return [total.add(new) for total, new in zip(totals, outcome, strict=True)], state
 
-    total, _ = jax.lax.fori_loop(0, num_episodes, episode, (zero, cmdp.init(init_key)))
-    return total
+    totals, _ = jax.lax.fori_loop(0, num_episodes, episode, (none, cmdp.init(init_key)))
+    return totals
 
 
 # Enough that few rounds are needed, few enough that a round stays cheap.

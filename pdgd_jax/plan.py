@@ -21,8 +21,9 @@ import numpy as np
 
 from pdgd_jax.cmdp import CMDP
 from pdgd_jax.configuration import Configuration
+from pdgd_jax.costs import bytes_of, compile_seconds, episode_seconds, lane_bytes
 from pdgd_jax.evaluation import comparators_of
-from pdgd_jax.instances import options_of
+from pdgd_jax.instances.registry import depends_on_episodes
 from pdgd_jax.lanes import What
 from pdgd_jax.learners import Learner, make_learner, settings_of
 from pdgd_jax.metrics import Comparators
@@ -34,10 +35,7 @@ __all__ = ["DIMS", "Block", "Cell", "Group", "Lane", "Plan", "plan_of", "stops_o
 DIMS = ("instance", "learner", "rates", "delta", "confidence_scale", "horizon", "seed")
 _SETTINGS = ("rates", "delta", "confidence_scale")
 
-# What things cost on one core, roughly: enough to decide what to pad and how often to save.
-_COMPILE_SECONDS = 20.0
-_EPISODE_SECONDS = 2e-6
-_TRIPLE_SECONDS = 1.5e-7
+# How often to save.
 _SAVE_SECONDS = 5.0
 
 # A block wider than this gains nothing.
@@ -214,15 +212,16 @@ class _Shop:
 
     def cmdp(self, instance: int, horizon: int) -> CMDP:
         entry, T = self.configuration.instances[instance], self.configuration.horizon[horizon]
-        open_ended = "num_episodes" in {*options_of(entry.make)} - {*entry.options}
+        open_ended = depends_on_episodes(entry.make) and "num_episodes" not in entry.options
         address = (instance, horizon if open_ended else None)
         if address not in self._cmdps:
             self._cmdps[address] = entry.build(T)
         cmdp = self._cmdps[address]
+        cmdp.check_episodes(T)
         try:
             cmdp.check_lasts(T)
         except ValueError as error:
-            raise ValueError(f"instance {entry.label!r}, horizon {T}: {error}") from None
+            raise ValueError(f"instance {entry.label!r}, horizon {T}: {error}") from error
         return cmdp
 
     def padded(self, instance: int, horizon: int, shape: tuple[int, int, int]) -> CMDP:
@@ -248,7 +247,7 @@ class _Shop:
             learner = make_learner(name, cmdp, T, solver=asked.solver, **settings)
             check_run(cmdp, learner, T)
         except ValueError as error:
-            raise ValueError(f"learner {name!r} on instance {label!r}: {error}") from None
+            raise ValueError(f"learner {name!r} on instance {label!r}: {error}") from error
         return learner.as_pytree()
 
     def kind_of_player(self, cell: Cell, cmdp: CMDP) -> Any:
@@ -328,26 +327,25 @@ def _kind_of(cmdp: CMDP) -> Any:
     )
 
 
-def _episode_seconds(shape: tuple[int, int, int]) -> float:
-    L, S, A = shape
-    return _EPISODE_SECONDS + _TRIPLE_SECONDS * L * S * A * S
-
-
 def _together(
     configuration: Configuration, by_shape: dict[tuple[int, int, int], list[Cell]]
 ) -> dict[tuple[int, int, int], list[Cell]]:
-    """Pad shapes together as long as that saves more compiling than it adds work."""
+    """Pad shapes together as long as that saves more compiling than it adds work.
+
+    The work is that of PDGD-OPS, whoever learns: others have less, and are quickly compiled.
+    """
 
     def work(cells: list[Cell], shape: tuple[int, int, int]) -> float:
         episodes = sum(configuration.horizon[cell.horizon] for cell in cells)
-        return configuration.seeds * episodes * _episode_seconds(shape)
+        # As if all were lanes of one block: in how many they are does not depend on the shape.
+        return compile_seconds(shape) + episode_seconds(shape, configuration.seeds * episodes)
 
     groups = dict(by_shape)
     while True:
         best: Any = (0.0, None)
         for a, b in itertools.combinations(groups, 2):
             both = (max(a[0], b[0]), max(a[1], b[1]), max(a[2], b[2]))
-            apart = work(groups[a], a) + work(groups[b], b) + _COMPILE_SECONDS
+            apart = work(groups[a], a) + work(groups[b], b)
             saving = apart - work(groups[a] + groups[b], both)
             best = max(best, (saving, (a, b, both)), key=lambda found: found[0])
         if best[1] is None:
@@ -371,12 +369,11 @@ def _group(
         by_horizon.setdefault(cell.horizon, []).append(cell)
     what = shop.what(cells[0], shape)
     first: Any = jax.eval_shape(lambda w: start(jax.random.key(0), *w), what)
-    carry, row = _bytes(first), _bytes(first.metrics)
-    data = _bytes(what)
+    lane, row = lane_bytes(bytes_of(first), bytes_of(what)), bytes_of(first.metrics)
     most = max(map(len, by_horizon.values())) * asked.seeds
     if width is None:
-        width = width_of(most, 4 * carry + data)
-    seconds = width * _episode_seconds(shape)
+        width = width_of(most, lane)
+    seconds = episode_seconds(shape, width)
     every = max(1, round(_SAVE_SECONDS / seconds)) if save_every is None else save_every
     longest = max(asked.horizon[horizon] for horizon in by_horizon)
     stops = min(max(1, every * asked.checkpoints // longest), asked.checkpoints)
@@ -398,8 +395,7 @@ def _group(
         learners=tuple(dict.fromkeys(asked.learners[cell.learner] for cell in cells)),
         width=width,
         stops=stops,
-        # The carry goes in and out, and as much again is on its way.
-        bytes_per_lane=4 * carry + data + stops * row,
+        bytes_per_lane=lane + stops * row,
         blocks=tuple(blocks),
     )
 
@@ -420,13 +416,6 @@ def width_of(lanes: int, bytes_per_lane: int) -> int:
     else:
         aim = min(most, _MOST_LANES)
     return math.ceil(lanes / math.ceil(lanes / aim))  # blocks as equal as can be
-
-
-def _bytes(tree: Any) -> int:
-    return sum(
-        math.prod(leaf.shape) * (leaf.dtype.itemsize if hasattr(leaf.dtype, "itemsize") else 8)
-        for leaf in jax.tree.leaves(tree)
-    )
 
 
 def stops_of(horizon: int, checkpoints: int, save_every: int) -> tuple[int, ...]:

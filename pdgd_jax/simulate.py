@@ -60,8 +60,10 @@ class History:
       reward: `[K]`, $\sum_t r_t^\top q_t$, exactly.
       sampled_reward: `[K]`, what the trajectories earned.
       violation: `[K, m]`, $\sum_t G_t^\top q_t$.
-      positive_violation: `[K, m]`, $\sum_t [G_t^\top q_t]_+$.
+      positive_violation: `[K, m]`, $\sum_t [\bar G^\top q_t]_+$ of stochastic constraints,
+        $\sum_t [G_t^\top q_t]_+$ of adversarial ones: see `Metrics`.
       model_error: `[K]`, $\sum_t \|q_t - \hat q_t\|_1$.
+      iterations: `[K]`, of all projections.
       metrics: the rest, see `Metrics`; leaves `[K, ...]`.
       policy: `[L, S, A]`, the one that would be played next.
       setting: what the learner was built for.
@@ -74,6 +76,7 @@ class History:
     violation: Float[Array, "*batch checkpoints m"]
     positive_violation: Float[Array, "*batch checkpoints m"]
     model_error: Float[Array, "*batch checkpoints"]
+    iterations: Float[Array, "*batch checkpoints"]
     metrics: Metrics
     policy: Float[Array, "*batch layers states actions"]
     setting: Setting | None
@@ -138,6 +141,7 @@ def advance(
 ) -> Carry:
     """Play until so many episodes are done; `until` may be traced."""
     comparators = Comparators.default(cmdp) if comparators is None else comparators
+    against = measured.reference(cmdp, comparators, learner.setting)
 
     def episode(_: Array, carry: Carry) -> Carry:
         t = carry.episode
@@ -147,7 +151,7 @@ def advance(
         trajectory = rollout(play_key, cmdp.mdp, policy)
         state, info = learner.update(carry.learner, trajectory, outcome)
         metrics = measured.update(
-            carry.metrics, cmdp, comparators, policy, trajectory, outcome, info
+            carry.metrics, cmdp, against, t, policy, trajectory, outcome, info
         )
         return Carry(carry.key, t + 1, state, processes, metrics)
 
@@ -162,9 +166,15 @@ def history_of(
     comparators: Comparators,
 ) -> History:
     """The history of a run whose metrics were kept, `[K, ...]`, after these episodes."""
+    sums = measured.sums_of(checkpoints)
     return History(
         episode=episodes,
-        **measured.split_sums(checkpoints.sums),
+        reward=sums["reward"].value,
+        sampled_reward=sums["sampled_reward"].value,
+        violation=sums["violation"].value,
+        positive_violation=sums["positive_violation"].value,
+        model_error=sums["model_error"].value,
+        iterations=sums["iterations"].value,
         metrics=checkpoints,
         policy=policy,
         setting=learner.setting,
@@ -207,7 +217,7 @@ def run(
 
       >>> import jax
       >>> from pdgd_jax import make, pdgd_ops, run
-      >>> cmdp = make("two-phase")
+      >>> cmdp = make("two-phase", num_episodes=100)
       >>> learner = pdgd_ops(cmdp.layers, cmdp.num_constraints, num_episodes=100)
       >>> keys = jax.random.split(jax.random.key(0), 4)
       >>> histories = jax.vmap(lambda key: run(key, cmdp, learner, 100, checkpoints=10))(keys)
@@ -240,5 +250,6 @@ def _run(
 def check_run(cmdp: CMDP, learner: Learner, num_episodes: int) -> None:
     """Refuse, in a sentence, a run that cannot be played to its end."""
     check_setting(num_episodes)
+    cmdp.check_episodes(num_episodes)
     cmdp.check_lasts(num_episodes)
     check_fits(learner, cmdp, num_episodes)

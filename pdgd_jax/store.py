@@ -4,6 +4,8 @@
 DIR/manifest.json                        what was asked: identity, plan, created; written once
 DIR/lock                                 held (flock) by the process that writes; lock-1, lock-2,
                                          ... by those that help it
+DIR/now.json                             what the process that writes is doing, for those who look;
+                                         now-1.json, ... of its helpers; gone when they end
 DIR/blocks/NAME/carry-00003.zarr.zip     how to go on after chunk 3
 DIR/blocks/NAME/rows-00003.zarr.zip      the metric rows that chunk 3 added
 DIR/blocks/NAME/chunk-00003.json         says that chunk 3 is complete, with sizes and checksums
@@ -17,8 +19,8 @@ The rows of a chunk are a Zarr store of their own, in one file (xarray opens it 
 change many files that no rename can publish together. `results.zarr` is a folder, which a rename
 cannot replace; it may therefore be missing for a moment, never half written, and is always made
 from the chunks. Every file has a sha256 checksum, JSON files in themselves, so that damage is found
-whenever something is read. Nothing is pickled, and no file but `manifest.json` and `lock` holds a
-time or a host: equal runs give equal bytes.
+whenever something is read. Nothing is pickled, and no file but `manifest.json`, `lock` and
+`now.json` holds a time or a host: equal runs give equal bytes.
 
 The store knows nothing of learning. `identity` is whatever must be equal for a sweep to be resumed
 (configuration, versions, key), `plan` whatever a reader needs to know beside it (blocks, how many
@@ -68,6 +70,7 @@ if TYPE_CHECKING:  # a second that only those wait for who open results
 __all__ = [
     "BlockProgress",
     "Chunk",
+    "Doing",
     "Progress",
     "Store",
     "StoreError",
@@ -111,6 +114,18 @@ class BlockProgress(NamedTuple):
     times: tuple[float, ...]
 
 
+class Doing(NamedTuple):
+    """What a process that writes said last.
+
+    Attributes:
+      facts: as said.
+      time: when, in seconds since 1970.
+    """
+
+    facts: dict[str, Any]
+    time: float
+
+
 class Progress(NamedTuple):
     """How far a sweep is.
 
@@ -119,12 +134,14 @@ class Progress(NamedTuple):
       running: whether a process is writing.
       opened: when a process last began to write, in seconds since 1970.
       has_results: whether there is a `results.zarr`.
+      doing: what the processes that write say, those that said something.
     """
 
     blocks: dict[str, BlockProgress]
     running: bool
     opened: float
     has_results: bool
+    doing: tuple[Doing, ...] = ()
 
 
 class Store:
@@ -150,13 +167,16 @@ class Store:
       pdgd_jax.store.StoreError: ... was made by another sweep: key: 0 there, 1 here.
     """
 
-    def __init__(self, path: Path, manifest: Mapping[str, Any], lock: int | None) -> None:
+    def __init__(
+        self, path: Path, manifest: Mapping[str, Any], lock: int | None, member: int = 0
+    ) -> None:
         self.path = path
         self.identity: dict[str, Any] = manifest["identity"]
         self.plan: dict[str, Any] = manifest["plan"]
         self.created: str = manifest["created"]
         self.damage: list[str] = []
         self._lock = lock
+        self._now = path / _now_name(member)
 
     @classmethod
     def create(
@@ -230,11 +250,13 @@ class Store:
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
             for folder in [] if member else path.glob("blocks/*"):
                 _give_up_old_carries(folder)
-        return cls(path, manifest, lock)
+            _forget(path / _now_name(member))  # what one said that was killed
+        return cls(path, manifest, lock, member)
 
     def close(self) -> None:
         """Free the lock; nothing can be saved from now on."""
         if self._lock is not None:
+            _forget(self._now)
             with contextlib.suppress(OSError):
                 os.ftruncate(self._lock, 0)
             os.close(self._lock)
@@ -282,6 +304,14 @@ class Store:
             publish(folder, {**files, _record(chunk): seal(record)})
             _give_up_old_carries(folder)
 
+    def say(self, facts: Mapping[str, Any]) -> None:
+        """Tell those who look what this process is doing; it matters to nobody if that fails."""
+        self._check_writable()
+        aside = self._now.with_name(f"{self._now.name}.{os.getpid()}{ASIDE}")
+        with contextlib.suppress(OSError):
+            aside.write_bytes(seal(plain(facts)))
+            os.replace(aside, self._now)
+
     def last_good(self, block: str) -> Chunk | None:
         """The newest chunk to go on from: it and all rows up to it are undamaged.
 
@@ -319,8 +349,13 @@ class Store:
                 blocks[folder.name] = BlockProgress(tuple(facts), tuple(times))
         lock, results = self.path / "lock", self.path / "results.zarr"
         opened = lock.stat().st_mtime if lock.exists() else 0.0
-        running = any(map(_is_locked, self.path.glob("lock*")))
-        return Progress(blocks, running, opened, results.exists())
+        writing = [file.name for file in sorted(self.path.glob("lock*")) if _is_locked(file)]
+        doing = []
+        for name in writing:
+            file = self.path / f"{name.replace('lock', 'now')}.json"
+            with contextlib.suppress(DamagedError, OSError):
+                doing.append(Doing(read_sealed(file), file.stat().st_mtime))
+        return Progress(blocks, bool(writing), opened, results.exists(), tuple(doing))
 
     def is_writing(self, member: int) -> bool:
         """Whether this one of several processes that write together is still there."""
@@ -401,6 +436,12 @@ def open_results(path: str | Path) -> "xarray.Dataset":
     store = Store.open(path)
     folder = store.path / "results.zarr"
     if not folder.exists():
+        progress = store.progress()
+        if progress.running:
+            raise StoreError(
+                f"{store.path} has no results yet: the sweep is running{_share(store, progress)}; "
+                f"`pdgd status {store.path}` says how far it is, and results come at its end."
+            )
         raise StoreError(f"{store.path} has no results yet; run the sweep again to finish it.")
     try:
         checksums = read_sealed(folder / _CHECKSUMS)
@@ -417,6 +458,14 @@ def open_results(path: str | Path) -> "xarray.Dataset":
     memory = zarr.storage.MemoryStore(files)
     dataset = xarray.open_zarr(memory, consolidated=True, decode_times=False)
     return dataset.assign_attrs(created=store.created)
+
+
+def _share(store: Store, progress: Progress) -> str:
+    """How much of a sweep is saved, in words, if its plan says how many chunks there will be."""
+    blocks = [b for group in store.plan.get("groups", []) for b in group.get("blocks", {}).values()]
+    total = sum(block.get("chunks", 0) for block in blocks)
+    saved = sum(len(block.facts) for block in progress.blocks.values())
+    return f", {100 * saved // total}% of its chunks are saved" if total else ""
 
 
 def _read_manifest(path: Path, identity: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -479,6 +528,16 @@ def _number(file: Path) -> int:
 
 def _lock_name(member: int) -> str:
     return f"lock-{member}" if member else "lock"
+
+
+def _now_name(member: int) -> str:
+    return f"{_lock_name(member).replace('lock', 'now')}.json"
+
+
+def _forget(file: Path) -> None:
+    with contextlib.suppress(OSError):
+        if file.exists():
+            file.unlink()
 
 
 def _take_lock(path: Path, member: int = 0) -> int:

@@ -12,8 +12,10 @@ from rich.text import Text
 
 from pdgd_jax._files import publish, writing
 from pdgd_jax._pytree import on_host
+from pdgd_jax._signs import only_ascii
 from pdgd_jax._words import number_in_words
-from pdgd_jax.console import check_parent, plain_table
+from pdgd_jax.cmdp import RewardUnits
+from pdgd_jax.console import check_target, plain_table, print_table
 from pdgd_jax.evaluation import Evaluation
 from pdgd_jax.simulate import History
 from pdgd_jax.textplot import curve
@@ -24,11 +26,11 @@ NDArray = np.ndarray[Any, np.dtype[Any]]
 
 
 class Estimate(NamedTuple):
-    """A mean over seeds, with its 95% confidence band (Student's t).
+    """A mean over seeds, with its 95% confidence interval (Student's t).
 
     Attributes:
       mean: over the seeds.
-      half_width: of the band; NaN for a single seed.
+      half_width: of the interval; NaN for a single seed.
     """
 
     mean: float
@@ -47,17 +49,25 @@ class Estimate(NamedTuple):
         return cls(float(values.mean()), float(stats.t.ppf(0.975, count - 1) * spread))
 
     def __str__(self) -> str:
+        return self.words()
+
+    def words(self, scale: float = 0.0) -> str:
+        """For people; what is nothing beside the scale is 0."""
+        mean = number_in_words(self.mean, scale=scale)
         if np.isnan(self.half_width):
-            return number_in_words(self.mean)
-        return f"{number_in_words(self.mean)} ± {number_in_words(self.half_width, digits=2)}"
+            return mean
+        return f"{mean} ± {number_in_words(self.half_width, digits=2, scale=scale)}"
 
 
-def summarise(history: History, result: Evaluation) -> dict[str, Any]:
+def summarise(
+    history: History, result: Evaluation, units: RewardUnits | None = None
+) -> dict[str, Any]:
     """The end of the runs, as numbers: plain Python, ready for JSON.
 
     Args:
       history: with one leading axis, the seed.
       result: its evaluation.
+      units: of the environment behind the CMDP, if its rewards were rescaled.
     """
     last = history.metrics
     episodes = int(result.episode[-1])
@@ -75,12 +85,13 @@ def summarise(history: History, result: Evaluation) -> dict[str, Any]:
         "episodes": episodes,
         "seeds": len(multipliers),
         "opt": float(np.mean(result.opt[:, -1])),
-        "rho": float(result.rho[0]),
-        "alpha": float(result.alpha[0]),
+        "rho": float(np.min(result.rho)),
+        "rho_upper": float(np.max(result.rho_upper)),
+        "alpha": float(np.min(result.alpha)),
         **{name: Estimate.of(values)._asdict() for name, values in estimates.items()},
         "multipliers": [Estimate.of(values)._asdict() for values in multipliers.T],
         "epochs": Estimate.of(on_host(last.epoch)[:, -1])._asdict(),
-        "iterations_per_episode": float(on_host(last.iterations)[:, -1].mean()) / episodes,
+        "iterations_per_episode": float(on_host(history.iterations)[:, -1].mean()) / episodes,
         "most_iterations": int(on_host(last.most_iterations)[:, -1].max()),
         "residual": float(on_host(last.residual)[:, -1].max()),
         "unconverged": int(result.unconverged.sum()),
@@ -93,12 +104,27 @@ def summarise(history: History, result: Evaluation) -> dict[str, Any]:
                 "probability": certificate.probability,
                 "holds": int(certificate.holds.sum()),
                 "fails": int(certificate.fails.sum()),
+                "vacuous": int(certificate.vacuous.sum()),
+                "trivial": _finite_or_none(np.min(certificate.trivial)),
                 "reason": next((str(r) for r in certificate.reason if r), ""),
             }
             for certificate in result.certificates
         ],
     }
+    if units is not None:  # totals, as `reward` is one
+        reward, opt = facts["reward"], episodes * facts["opt"]
+        facts["environment"] = {
+            "reward": {
+                "mean": units.to_environment(reward["mean"], episodes),
+                "half_width": units.scale * reward["half_width"],
+            },
+            "opt": units.to_environment(opt, episodes),
+        }
     return facts
+
+
+def _finite_or_none(value: Any) -> float | None:
+    return float(value) if np.isfinite(value) else None
 
 
 def print_summary(
@@ -106,29 +132,55 @@ def print_summary(
 ) -> None:
     """Print the summary, the picture, and what a reader must not miss."""
     episodes, seeds = facts["episodes"], facts["seeds"]
-    band = "mean ± 95% band" if seeds > 1 else "value"
+    ascii_ = only_ascii(console)
+    plus_minus = "+-" if ascii_ else "±"
+    band = f"mean {plus_minus} 95% interval" if seeds > 1 else "value"
     table = plain_table("after the last episode", f">{band}", ">per episode")
+    layers = history.policy.shape[-3]  # what an episode may be worth
+
+    def text(estimate: Estimate, scale: float = 1.0) -> str:
+        return estimate.words(scale).replace("±", plus_minus)
 
     def row(label: str, name: str) -> None:
         estimate = Estimate(**facts[name])
         each = Estimate(estimate.mean / episodes, estimate.half_width / episodes)
-        table.add_row(label, str(estimate), str(each))
+        table.add_row(label, text(estimate, episodes * layers), text(each, layers))
 
     row("reward", "reward")
     table.add_row("OPT", number_in_words(episodes * facts["opt"]), number_in_words(facts["opt"]))
+    if own := facts.get("environment"):
+        earned, best = Estimate(**own["reward"]), own["opt"]
+        each = Estimate(*(value / episodes for value in earned))
+        table.add_row("reward, in the environment's units", text(earned), text(each))
+        whole, per_episode = number_in_words(best), number_in_words(best / episodes)
+        table.add_row("OPT, in the environment's units", whole, per_episode)
     row("regret", "regret")
+    # What the paper promises if constraints are adversarial; without a margin, it is nothing.
+    if "adversarial" in facts.get("constraints_process", "") and facts["alpha"] > 0:
+        row(f"alpha-regret, alpha = {facts['alpha']:.3g}", "alpha_regret")
     row("violation, worst constraint", "violation")
-    row("violation, positive parts", "positive_violation")
-    for i, multiplier in enumerate(facts["multipliers"]):
-        label = "multiplier" if len(facts["multipliers"]) == 1 else f"multiplier {i + 1}"
-        table.add_row(label, str(Estimate(**multiplier)), "")
-    table.add_row("epochs", str(Estimate(**facts["epochs"])), "")
-    console.print(table)
+    drawn = history.metrics.constraint_sum is not None
+    row(f"violation, positive parts{'' if drawn else ' of the mean'}", "positive_violation")
+    setting = history.setting  # a learner without multipliers or epochs has zeros there
+    has_multipliers = setting is not None and setting.num_constraints is not None
+    if has_multipliers or on_host(history.metrics.largest_multiplier).any():
+        for i, multiplier in enumerate(facts["multipliers"]):
+            label = "multiplier" if len(facts["multipliers"]) == 1 else f"multiplier {i + 1}"
+            table.add_row(label, text(Estimate(**multiplier)), "")
+    if on_host(history.metrics.epoch).any():
+        table.add_row("epochs", text(Estimate(**facts["epochs"])), "")
+    print_table(console, table)
     console.print()
     width = max(20, min(60, console.width - 12))
     for label, values in (("regret", result.regret), ("violation", result.violation)):
         average = " (mean over seeds)" if seeds > 1 else ""
-        picture = curve(result.episode, values.mean(0), width=width, label=f"{label}{average}")
+        picture = curve(
+            result.episode,
+            values.mean(0),
+            width=width,
+            label=f"{label}{average}",
+            only_ascii=ascii_,
+        )
         console.print(Text(picture), soft_wrap=True)
         console.print()
     _print_certificates(console, facts, all_)
@@ -138,22 +190,32 @@ def print_summary(
 def _print_certificates(console: Console, facts: dict[str, Any], all_: bool) -> None:
     found, seeds = facts["certificates"], facts["seeds"]
     if all_:
-        table = plain_table("guarantee", ">measured", ">bound", "probability", "status")
+        columns = ("guarantee", ">measured", ">bound", ">trivially", "probability", "status")
+        table = plain_table(*columns)
         for c in found:
             if c["fails"]:
                 status = Text(f"fails in {c['fails']} of {seeds}", style="red")
             elif c["holds"]:
                 status = Text("holds", style="green")
+            elif c["vacuous"]:
+                status = Text("vacuous: no learner could exceed it", style="yellow")
             else:
                 status = Text(f"does not apply: {c['reason']}", style="dim")
-            numbers = (f"{c['measured']:.4g}", f"{c['bound']:.4g}", f"{c['probability']:.3g}")
-            table.add_row(f"{c['name']} ({c['theorem']})", *numbers, status)
-        console.print(table)
-    holds = sum(c["holds"] > 0 and not c["fails"] for c in found)
+            trivial = "" if c["trivial"] is None else f"{c['trivial']:.4g}"
+            numbers = (f"{c['measured']:.4g}", f"{c['bound']:.4g}", trivial)
+            probability = f"{c['probability']:.3g}"
+            place = c["theorem"].partition(",")[0]
+            name = c["name"] if place in c["name"] else f"{c['name']} ({place})"
+            table.add_row(name, *numbers, probability, status)
+        print_table(console, table)
     fails = sum(c["fails"] > 0 for c in found)
-    idle = len(found) - holds - fails
+    holds = sum(c["holds"] > 0 and not c["fails"] for c in found)
+    vacuous = sum(c["vacuous"] > 0 and not c["fails"] and not c["holds"] for c in found)
+    idle = len(found) - holds - fails - vacuous
     more = "" if all_ else "; --certificates lists them"
-    line = f"guarantees: {holds} hold, {fails} fail, {idle} do not apply{more}"
+    line = (
+        f"guarantees: {holds} hold, {fails} fail, {vacuous} are vacuous, {idle} do not apply{more}"
+    )
     console.print(Text(line, style="red" if fails else ""), soft_wrap=True)
 
 
@@ -170,13 +232,11 @@ def _print_projections(console: Console, facts: dict[str, Any]) -> None:
         console.print(Text(text), soft_wrap=True)
 
 
-def check_out(path: Path) -> None:
+def check_out(path: Path, force: bool = False) -> None:
     """Refuse, before anything runs, a place where the result could not be saved."""
     if path.suffix != ".npz":
         raise ValueError(f"--out must end in .npz; got {path.name!r}.")
-    if path.exists():
-        raise ValueError(f"{path} exists already; choose another name or remove it.")
-    check_parent(path)
+    check_target(path, force)
 
 
 def save(path: Path, facts: dict[str, Any], history: History, result: Evaluation) -> None:

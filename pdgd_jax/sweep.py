@@ -5,6 +5,7 @@ one Dataset of it; here is the order in which that happens.
 """
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -22,6 +23,7 @@ from pdgd_jax.lanes import Program, What, as_arrays, from_arrays, local_devices,
 from pdgd_jax.metrics import Metrics
 from pdgd_jax.plan import Block, Group, Lane, Plan, plan_of
 from pdgd_jax.simulate import Carry, checkpoint_episodes
+from pdgd_jax.streams import keys_of
 
 if TYPE_CHECKING:
     import xarray
@@ -75,6 +77,11 @@ class Report:
         left = self.plan.episodes - self.episodes
         return left / self.speed if self.speed else float("nan")
 
+    def facts(self) -> dict[str, Any]:
+        """What `pdgd status` cannot see in the files that were saved."""
+        keep = ("state", "group", "played", "seconds")
+        return {name: getattr(self, name) for name in keep}
+
 
 def sweep(
     configuration: Configuration | Mapping[str, Any] | str | Path,
@@ -91,6 +98,10 @@ def sweep(
     Numbers are lanes of one compiled program, instances of different sizes are padded together, and
     blocks of lanes are sharded over the devices of this process. If `jax.distributed` was
     initialised, the processes share the blocks, through a folder that all of them see.
+
+    Seed i of every cell and horizon plays with the same random streams, unless the configuration
+    says `streams = "independent"`: compare cells seed by seed (`paired_difference`), and do not
+    take them for independent. See `pdgd_jax.streams`.
 
     Args:
       configuration: a `Configuration`, a dictionary of the shape of its file, the path of a file,
@@ -128,8 +139,8 @@ def sweep(
     used = local_devices(devices)
     plan = plan_of(asked, width=width, save_every=save_every)
     report = Report(plan, done={group.name: 0 for group in plan.groups})
-    tell = on_progress or (lambda report: None)
-    tell(report)
+    show = on_progress or (lambda report: None)
+    show(report)
     identity = identity_of(asked, width, save_every)
 
     def stop_if_asked() -> None:
@@ -137,6 +148,11 @@ def sweep(
             raise Interrupted
 
     with keeper_of(out, identity, plan.facts()) as keeper:
+
+        def tell(report: Report) -> None:
+            keeper.say(report.facts())
+            show(report)
+
         if (finished := keeper.results()) is not None:
             report.done = {group.name: group.episodes for group in plan.groups}
             tell(report)
@@ -198,8 +214,9 @@ class _Player:
     ) -> None:
         self.plan, self.group, self.devices = plan, group, devices
         self.keeper, self.report, self.tell = keeper, report, tell
-        seeds = plan.configuration.seeds
-        self.keys = jax.random.split(jax.random.key(plan.configuration.key), seeds)
+        self.keys = functools.cache(
+            lambda cell: np.asarray(jax.random.key_data(keys_of(plan.configuration, cell)))
+        )
 
     def play(self, blocks: tuple[Block, ...]) -> Iterator[None]:
         """Play what is left of these blocks; yields after every chunk."""
@@ -265,8 +282,9 @@ class _Player:
             lanes += [*mine, *[mine[-1]] * (width - len(mine))]
         whats = {cell: self.plan.what(self.group, cell) for cell in {lane.cell for lane in lanes}}
         what = program.place(stacked([whats[lane.cell] for lane in lanes]))
-        seeds = np.array([lane.seed for lane in lanes])
-        carry = program.begin(program.place(self.keys[seeds]), what)
+        keys = np.stack([self.keys(lane.cell)[lane.seed] for lane in lanes])
+        placed = program.place(jax.random.wrap_key_data(jnp.asarray(keys)))
+        carry = program.begin(placed, what)
         if all(slot.carry is None for slot in slots):
             return what, carry
         arrays = {name: array.copy() for name, array in as_arrays(carry).items()}

@@ -19,6 +19,7 @@ def curve(
     width: int = 60,
     height: int = 8,
     label: str = "",
+    only_ascii: bool = False,
 ) -> str:
     """Draw a curve, with its axes.
 
@@ -28,6 +29,7 @@ def curve(
       width: of the drawing, in characters.
       height: likewise.
       label: what to write above.
+      only_ascii: for a terminal without Braille.
 
     Returns:
       Lines of text.
@@ -59,13 +61,27 @@ def curve(
         canvas[bottom + (before < dot) : top + 1 - (before > dot), column] = True
         canvas[dot, column] = True
     cells = canvas[::-1].reshape(height, 4, width, 2)
-    codes = _BLANK + (cells * _BITS[None, :, None, :]).sum((1, 3))
-    lines = ["".join(map(chr, row)) for row in codes]
+    if only_ascii:
+        inked: Any = cells.any(3)  # [height, 4, width]
+        lines = ["".join(map(_letter, row.T)) for row in inked]
+    else:
+        codes = _BLANK + (cells * _BITS[None, :, None, :]).sum((1, 3))
+        lines = ["".join(map(chr, row)) for row in codes]
+    tick, side, corner, dash = "+|+-" if only_ascii else "┤│└─"
     ticks = {0: f"{high:.4g}", height - 1: f"{low:.4g}"}
     drawn = [
-        f"{ticks.get(i, ''):>7} {'┤' if i in ticks else '│'}{line}" for i, line in enumerate(lines)
+        f"{ticks.get(i, ''):>7} {tick if i in ticks else side}{line}"
+        for i, line in enumerate(lines)
     ]
     first, last = f"{x[0]:,.0f}", f"{x[-1]:,.0f}"
-    axis = " " * 8 + "└" + "─" * width
+    axis = " " * 8 + corner + dash * width
     below = " " * 9 + first + last.rjust(width - len(first))
     return "\n".join([*([label] if label else []), *drawn, axis, below])
+
+
+def _letter(rows: Any) -> str:
+    """What is like the dots of a character, given in which of its four rows there are any."""
+    found = np.flatnonzero(rows)
+    if len(found) == 0:
+        return " "
+    return "|" if len(found) > 2 else "'--."[int(found.mean())]

@@ -2,28 +2,33 @@ r"""The quantities of the paper's theorems, one function each.
 
 Numbers of theorems and lemmas are the paper's, which counts its two conditions as Theorems 1 and 2.
 
-Plain numbers in, plain numbers out, but for `radius`, which learners use. Symbols: $L$
+Plain numbers in, plain numbers out, but for `radius`, which learners use, and `pace`, which a run
+uses. Symbols: $L$
 `num_layers`, $|X|$ `num_states` (first and last included), $|A|$ `num_actions`, $U_2$ `dimension`
 (the number of triples, since we project there), $m$ `num_constraints`, $T$ `num_episodes`, $C$ and
 $\eta$ the `rates`.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 __all__ = [
     "Bound",
+    "Pace",
     "Problem",
     "alpha",
+    "believed_violation",
     "constraint_deviation",
     "dual_increment",
     "dual_interval_regret",
+    "dual_utility",
     "episodes_for_margin",
     "estimation_error",
     "multiplier_bound",
+    "pace",
     "primal_descent_regret",
     "primal_interval_regret",
     "radius",
@@ -102,10 +107,13 @@ def estimation_error(problem: Problem) -> Bound:
     Reference:
       Lemma 2 and its event.
     """
-    L, X, A, T, delta = _sizes(problem)
-    first = 4 * L * X * math.sqrt(2 * T * math.log(1 / delta))
-    second = 6 * L * X * math.sqrt(2 * T * A * math.log(T * X * A / delta))
-    return Bound(first + second, 1 - 2 * delta, "Lemma 2, estimation of transitions")
+    value = _error(*_sizes(problem), math.sqrt, math.log)
+    return Bound(value, 1 - 2 * problem.delta, "Lemma 2, estimation of transitions")
+
+
+def _error(L: Any, X: Any, A: Any, T: Any, delta: Any, sqrt: Any, log: Any) -> Any:
+    first = 4 * L * X * sqrt(2 * T * log(1 / delta))
+    return first + 6 * L * X * sqrt(2 * T * A * log(T * X * A / delta))
 
 
 def reward_deviation(problem: Problem) -> Bound:
@@ -205,6 +213,82 @@ def dual_interval_regret(problem: Problem, distance: float, length: int | None =
     drift = problem.dual * problem.num_constraints * problem.num_layers**2 * length / 2
     value = distance**2 / (2 * problem.dual) + drift
     return Bound(value, 1.0, "Section 5, interval regret of the dual player")
+
+
+class Pace(NamedTuple):
+    r"""The bounds on interval regrets, taken apart so that a run can follow every interval.
+
+    For the dual player an interval $[t_1, t_2]$ may have a regret of
+    `dual_start` $\|\lambda_{t_1} - \lambda\|_2^2$ and `dual_step` for each of its episodes. For the
+    primal player it may have `primal_end` $\bar\ell_{t_2}$, and `primal_step`
+    $\|\ell_t\|_\infty^2 / \bar\ell_t$ for each of its episodes: what the proof of Lemma 10 shows
+    before it bounds the sum by $\bar\ell_{t_1,t_2} (t_2 - t_1 + 1)$. Against what is played, not
+    believed, `error` $\bar\ell_{t_2}$ comes on top.
+
+    Attributes:
+      primal_end: $L C \sqrt T$.
+      primal_step: $U_2 / (2 C \sqrt T)$.
+      error: $\mathcal E^q_\delta$.
+      dual_start: $1 / (2 \eta)$.
+      dual_step: $\eta m L^2 / 2$.
+    """
+
+    primal_end: Any
+    primal_step: Any
+    error: Any
+    dual_start: Any
+    dual_step: Any
+
+
+def pace(
+    num_layers: Any,
+    num_states: Any,
+    num_actions: Any,
+    dimension: Any,
+    num_episodes: Any,
+    delta: Any,
+    primal: Any,
+    dual: Any,
+    *,
+    num_constraints: int,
+) -> Pace:
+    """The terms of the bounds on interval regrets; every number may be traced."""
+    speed = primal * jnp.sqrt(num_episodes)
+    return Pace(
+        primal_end=num_layers * speed,
+        primal_step=dimension / (2 * speed),
+        error=_error(num_layers, num_states, num_actions, num_episodes, delta, jnp.sqrt, jnp.log),
+        dual_start=1 / (2 * dual),
+        dual_step=dual * num_constraints * num_layers**2 / 2,
+    )
+
+
+def dual_utility(problem: Problem, multipliers: float, error: float) -> Bound:
+    r"""Bound on $-\sum_t \lambda_t^\top G_t^\top q_t$.
+
+    $\Lambda \sum_t \|q_t - \hat q_t\|_1 + R^D_T(0)$.
+
+    Args:
+      problem: the problem.
+      multipliers: $\Lambda \ge \|\lambda_t\|_1$.
+      error: $\sum_t \|q_t - \hat q_t\|_1$, as it was measured.
+
+    Reference:
+      Lemma 13, before it bounds the error: no probability.
+    """
+    value = multipliers * error + dual_interval_regret(problem, 0.0).value
+    return Bound(value, 1.0, "Lemma 13, utility of the dual player")
+
+
+def believed_violation(problem: Problem, stochastic_constraints: bool = True) -> Bound:
+    r"""Bound on $\hat V_{T,i} = \sum_t [G_t^\top \hat q_t]_i$: $(2 + 2L) T^{1/4} / \eta$.
+
+    Reference:
+      Lemma 16: without the condition on $\rho$, for the rates of the proof and $\rho \ge 0$.
+    """
+    value = (2 + 2 * problem.num_layers) * problem.num_episodes**0.25 / problem.dual
+    probability = 1 - (2 if stochastic_constraints else 1) * problem.delta
+    return Bound(value, probability, "Lemma 16, violation of what is believed")
 
 
 def dual_increment(problem: Problem) -> Bound:

@@ -1,11 +1,13 @@
 """Any finite-horizon MDP as a loop-free one."""
 
+import math
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
+from pdgd_jax._memory import check_memory
 from pdgd_jax._pytree import as_float, is_concrete, pytree, static
 from pdgd_jax.layers import Layers
 from pdgd_jax.mdp import LayeredMDP
@@ -130,6 +132,9 @@ def unroll(
     P = np.asarray(transition, np.result_type(np.asarray(transition).dtype, np.float32))
     if horizon != int(horizon) or horizon < 1:
         raise ValueError(f"horizon must be a whole number, at least 1; got {horizon}.")
+    horizon = int(horizon)
+    what = f"an MDP of {P.shape[-1]:,} states over {horizon:,} steps"
+    check_memory(what, 4 * horizon * math.prod(P.shape[-3:]) * P.itemsize)
     if P.ndim == 3:
         P = np.broadcast_to(P, (horizon, *P.shape))
     if P.ndim != 4 or P.shape[0] != horizon or P.shape[1] != P.shape[3]:

@@ -45,11 +45,11 @@ def precision(request):
 def pdgd(monkeypatch, capsys):
     """Run `pdgd` with the given words; returns exit code, output and errors."""
 
-    def run(*words):
+    def run(*words, columns=100):
         from pdgd_jax import cli
 
         monkeypatch.setattr(sys, "argv", ["pdgd", *words])
-        monkeypatch.setenv("COLUMNS", "100")
+        monkeypatch.setenv("COLUMNS", str(columns))
         with pytest.raises(SystemExit) as stop:
             cli.main()
         output = capsys.readouterr()

@@ -1,6 +1,7 @@
 import errno
 import io
 import json
+import re
 
 import chex
 import jax
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from pdgd_jax import evaluate, make, pdgd_ops, registered, run, summary
+from pdgd_jax import evaluate, learners, make, pdgd_ops, registered, run, summary
 from pdgd_jax.lanes import run_seeds
 from pdgd_jax.learners import Learner
 from pdgd_jax.textplot import curve
@@ -30,7 +31,9 @@ def test_one_instance_is_described_with_its_options(pdgd):
     code, out, _ = pdgd("instances", "bidding")
     assert code == 0
     assert "first-price auctions" in out
-    assert "budget: to be spent" in out
+    assert re.search(r"--budget +0\.8 +to be spent on average in an episode", out)
+    assert "Args:" not in out
+    assert re.search(r"--sizes +1,4,4,4,1 +states of each layer", pdgd("instances", "random")[1])
 
 
 def test_solve_says_everything(pdgd):
@@ -72,8 +75,11 @@ def test_an_infeasible_instance_says_so(pdgd):
         (["solve", "grid", "columns"], "'columns' is not an option"),
         (["solve", "grid", "--episodes", "0"], "--episodes must be a whole number, at least 1"),
         (["solve", "random", "--sizes", "2,2,1"], "layer 0 must be the single state 0"),
-        (["solve", "random", "--sizes", "abc"], "sizes and num_actions are whole numbers"),
-        (["solve", "random", "--num-actions", "x"], "num_actions must be a whole number"),
+        (["solve", "random", "--sizes", "abc"], "sizes of instance 'random' must be whole numbers"),
+        (
+            ["solve", "random", "--num-actions", "x"],
+            "num_actions of instance 'random' must be a whole",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(pdgd, words, sentence):
@@ -99,7 +105,7 @@ def test_run_learns_and_says_so(pdgd, tmp_path):
     words = ["run", "two-phase", "--episodes", "200", "--seeds", "2", "--checkpoints", "10"]
     code, text, _ = pdgd(*words, "--certificates", "--out", str(out))
     assert code == 0
-    for word in ("regret", "violation", "multiplier", "OPT", "mean ± 95% band", "episodes/s"):
+    for word in ("regret", "violation", "multiplier", "OPT", "mean ± 95% interval", "episodes/s"):
         assert word in text
     assert "guarantees:" in text
     assert "0 fail" in text
@@ -161,7 +167,7 @@ def test_run_with_other_solvers(pdgd, solver):
 
 def test_an_unconverged_run_is_loud():
     """Whatever else is printed, the reader sees that the numbers are not the algorithm's."""
-    cmdp = make("two-phase")
+    cmdp = make("two-phase", num_episodes=20)
     honest = pdgd_ops(cmdp.layers, 1, 20, solver=QUICK)
 
     def update(state, trajectory, outcome):
@@ -186,7 +192,7 @@ def test_an_unconverged_run_is_loud():
         (["--episodes", "0"], "--episodes must be a whole number, at least 1; got 0"),
         (["--episodes", "inf"], "--episodes must be a whole number, at least 1; got inf"),
         (["--episodes", "nan"], "--episodes must be a whole number, at least 1; got nan"),
-        (["--seeds", "0"], "--seeds must be at least 1"),
+        (["--seeds", "0"], "--seeds must be a whole number, at least 1; got 0"),
         (["--learner", "clever"], "unknown learner 'clever'; the learners are pdgd-ops"),
         (["--rates", "fast"], "unknown rates 'fast'"),
         (["--rates", "1,-1"], "the rate eta must be positive"),
@@ -203,8 +209,196 @@ def test_bad_runs_are_refused_in_a_sentence(pdgd, words, sentence):
     assert out == ""
 
 
+@pytest.fixture
+def stopped(monkeypatch):
+    """Let `pdgd run` come to where it would compile, and no further: what it would play."""
+    played = []
+
+    def stop(keys, cmdp, learner, num_episodes, **_):
+        played.append((cmdp, num_episodes))
+        raise SystemExit(0)
+
+    monkeypatch.setattr("pdgd_jax.cli.run_seeds", stop)
+    monkeypatch.setattr("pdgd_jax.cli.comparators_of", lambda *_: None)
+    return played
+
+
+def test_an_instance_is_played_for_the_episodes_of_the_run(pdgd, stopped):
+    """The second phase begins in the middle of the run, not at episode 5,000."""
+    code, _, err = pdgd("run", "two-phase", "--episodes", "3000")
+    assert (code, err.strip()) == (0, "")
+    ((cmdp, episodes),) = stopped
+    assert (episodes, int(cmdp.constraints.period)) == (3000, 1500)
+
+
+def test_an_option_wins_over_the_episodes_of_the_run_and_that_is_said(pdgd, stopped):
+    words = ("two-phase", "--episodes", "3000", "--num-episodes", "1e4")
+    said = "made for 10,000 episodes (its option num_episodes) and is played for 3,000"
+    for command in ("run", "solve"):
+        code, _, err = pdgd(command, *words)
+        assert code == 0
+        assert said in err
+        assert len(err.strip().splitlines()) == 1
+    assert int(stopped[0][0].constraints.period) == 5000
+    assert pdgd("solve", "two-phase", "--episodes", "1e4", "--num-episodes", "10000")[2] == ""
+
+
+@pytest.mark.parametrize("episodes", ["3000", "100000"])
+def test_solve_prints_opt_and_rho_of_the_same_game(pdgd, episodes):
+    facts = json.loads(pdgd("solve", "two-phase", "--episodes", episodes, "--json")[1])
+    assert facts["opt"] == pytest.approx(0.625 / 1.625)  # of two equal halves
+    assert facts["rho"] == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--epsiodes", "100"], "no option '--epsiodes' (did you mean '--episodes'?)"),
+        (["--episode", "100"], "no option '--episode' (did you mean '--episodes'?)"),
+        (["--lerner", "uniform"], "no option '--lerner' (did you mean '--learner'?)"),
+        (["--certificate"], "no option '--certificate' (did you mean '--certificates'?)"),
+        (["--zzz"], "has no option 'zzz'; its options are"),
+        (["--budget", "--seed", "3"], "instance 'random' has no option 'budget'"),
+        (["--seed", "--branching", "3"], "--seed needs a value"),
+        (["--sizes", "1,2,1", "gird"], "unknown instance 'gird' (did you mean 'grid'?)"),
+        (["--import", "mine", "random"], "--import belongs before the command: pdgd --import"),
+        (["--import=mine", "random"], "--import belongs before the command: pdgd --import"),
+        (["--key", "4294967296"], "--key must be a whole number, from 0 to 4,294,967,295"),
+        (["--episodes", "1e10"], "--episodes must be a whole number, from 1 to 2,147,483,647"),
+        (["--seeds", "3000000000"], "--seeds must be a whole number, from 1 to 2,147,483,647"),
+        (["--rates", "1,'a'"], "the rate eta must be positive and finite; got 'a'"),
+    ],
+)
+def test_mistaken_options_are_answered_with_what_was_meant(pdgd, words, sentence):
+    code, out, err = pdgd("run", *words)
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert err.count("\n") == 1
+
+
+def test_options_may_come_before_the_name(pdgd, stopped):
+    assert pdgd("run", "--horizon", "1e1", "streaming", "--capacity=2")[0] == 0
+    assert stopped[0][0].layers.sizes == (1, 2, *[3] * 8, 1)
+
+
+def test_import_belongs_before_every_command(pdgd):
+    code, _, err = pdgd("sweep", "--import", "mine", "quick")
+    assert code == 2
+    assert "--import belongs before the command: pdgd --import MODULE sweep" in err
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_the_run(
+    pdgd, stopped, monkeypatch, tmp_path
+):
+    def refuse(*_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    out = tmp_path / "result.npz"
+    monkeypatch.setattr("pathlib.Path.touch", refuse)
+    code, _, err = pdgd("run", "two-phase", "--out", str(out))
+    assert code == 2
+    assert err == f"{out} cannot be written: Permission denied.\n"
+    monkeypatch.undo()
+    file = tmp_path / "file"
+    file.touch()
+    _, _, err = pdgd("run", "two-phase", "--out", str(file / "result.npz"))
+    assert f"{file} is not a folder" in err
+    (tmp_path / "folder.npz").mkdir()
+    assert "is a folder" in pdgd("run", "two-phase", "--out", str(tmp_path / "folder.npz"))[2]
+    assert stopped == []
+
+
+def test_a_file_is_replaced_only_by_force(pdgd, stopped, tmp_path):
+    out = tmp_path / "result.npz"
+    out.write_text("precious")
+    code, _, err = pdgd("run", "two-phase", "--out", str(out))
+    assert code == 2
+    assert f"{out} exists already; choose another name, remove it, or say --force." in err
+    assert stopped == []
+    assert pdgd("run", "two-phase", "--out", str(out), "--force")[0] == 0
+    assert len(stopped) == 1
+    assert out.read_text() == "precious"  # until there is something to replace it
+    assert list(tmp_path.iterdir()) == [out]
+
+
+@pytest.fixture(scope="module")
+def uniform_run():
+    """A learner that has neither multipliers nor epochs, against an adversary."""
+    cmdp = make("two-phase", num_episodes=20)
+    player = learners.uniform(cmdp.layers)
+    history = run_seeds(jax.random.split(jax.random.key(0), 2), cmdp, player, 20)
+    result = evaluate(history, cmdp)
+    facts = summary.summarise(history, result)
+    return facts | {"constraints_process": "Phases (adversarial)"}, history, result
+
+
+def printed(run, width=100, encoding="utf-8"):
+    content = io.BytesIO()
+    with io.TextIOWrapper(content, encoding=encoding, write_through=True) as file:
+        console = Console(file=file, width=width)
+        summary.print_summary(console, *run, all_=False)
+        return content.getvalue().decode(encoding)
+
+
+def test_rows_are_about_what_the_learner_has_and_the_paper_promises(uniform_run):
+    text = printed(uniform_run)
+    assert "multiplier" not in text
+    assert "epochs" not in text
+    # rho = 1/4 and L = 1, so that alpha = 1/5.
+    earned, best = 20 * 0.5, 20 * 0.625 / 1.625
+    assert re.search(rf"alpha-regret, alpha = 0.2 +{best / 5 - earned:.3f}", text)
+    facts, history, result = uniform_run
+    stochastic = {**facts, "constraints_process": "Bernoulli (stochastic)"}
+    assert "alpha-regret" not in printed((stochastic, history, result))
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_without_unicode_gets_ascii(uniform_run, encoding):
+    text = printed(uniform_run, encoding=encoding)
+    assert text.isascii()
+    assert "mean +- 95% interval" in text
+    assert re.search(r"^ +3\.75 \+ +[.'|-]+$", text, re.MULTILINE)  # the top of a picture
+    assert "±" in printed(uniform_run)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_no_sign_ends_a_command(pdgd, monkeypatch, encoding, stopped):
+    """Whatever is printed; what the encoding lacks is written as something else."""
+    monkeypatch.setattr("pdgd_jax.cli._docstring", lambda name: "an instance of Möbius ± ∞ ⠤ │")
+    content = io.BytesIO()
+    with io.TextIOWrapper(content, encoding=encoding, write_through=True) as file:
+        monkeypatch.setattr("sys.stdout", file)
+        code, _, err = pdgd("instances", "two-phase")
+        assert (code, err) == (0, "")
+        shown = content.getvalue().decode(encoding)
+    assert ("Mobius +- inf ? |" if encoding == "ascii" else "Möbius ± inf ? |") in shown
+
+
+@pytest.mark.parametrize("width", [30, 60])
+def test_narrow_terminals_keep_names_and_numbers(uniform_run, width):
+    text = printed(uniform_run, width=width)
+    for name in ("reward", "OPT", "regret", "violation, worst constraint"):
+        assert re.search(rf"^{name}( |$)", text, re.MULTILINE), name
+    assert "-2.308 ± 0" in text
+    assert all(len(line) <= width for line in text.split("guarantees")[0].splitlines())
+
+
+@pytest.mark.parametrize("width", [30, 60])
+def test_instances_are_listed_on_narrow_terminals(pdgd, monkeypatch, width):
+    facts = dict.fromkeys(("layers", "states", "actions", "constraints"), 3)
+    facts |= {"opt": 1.5, "rho": 0.25, "rho_reason": ""}
+    monkeypatch.setattr("pdgd_jax.cli._facts_or_reason", lambda name: facts)
+    code, out, _ = pdgd("instances", columns=width)
+    assert code == 0
+    assert all(name in out.splitlines() for name in registered())
+    numbers = " ".join(out.split())
+    assert numbers.count("L 3, states 3, actions 3, m 3, OPT 1.5, rho 0.25") == len(registered())
+    assert max(map(len, out.splitlines())) <= width
+    assert len(out.splitlines()) <= 8 * len(registered())
+
+
 def test_seeds_together_equal_runs_one_by_one():
-    cmdp = make("two-phase")
+    cmdp = make("two-phase", num_episodes=30)
     learner = pdgd_ops(cmdp.layers, 1, 30, solver=QUICK)
     keys = jax.random.split(jax.random.key(3), 2)
     said = []
@@ -221,6 +415,8 @@ def test_estimates_have_bands_of_students_t():
     assert found.half_width == pytest.approx(4.302653 / np.sqrt(3), rel=1e-6)
     assert str(summary.Estimate.of(np.array([12345.6]))) == "12,346"
     assert str(summary.Estimate(0.12345, 0.0123)) == "0.1235 ± 0.012"
+    assert summary.Estimate(5.457e-12, 3e-13).words(scale=4000) == "0 ± 0"
+    assert summary.Estimate(5.457e-12, 3e-1).words(scale=4000) == "0 ± 0.3"
 
 
 def test_a_curve_of_nothing_says_so():

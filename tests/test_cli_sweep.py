@@ -1,5 +1,6 @@
 import io
 import json
+import os
 import re
 import socket
 import tomllib
@@ -8,11 +9,12 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
+from pdgd_jax._files import seal
 from pdgd_jax.cli_sweep import _Shown
 from pdgd_jax.configuration import Configuration
 from pdgd_jax.plan import plan_of
-from pdgd_jax.store import open_results
-from pdgd_jax.sweep import Report
+from pdgd_jax.store import StoreError, open_results
+from pdgd_jax.sweep import Report, sweep
 from tests.conftest import OF_TERMINALS
 
 TINY = """name = "tiny"
@@ -82,6 +84,135 @@ def test_a_sweep_is_saved_beside_and_resumed(tiny, call):
     facts = json.loads(call("sweep", "tiny.toml", *ALIKE, "--json").out)
     assert [cell["rates"] for cell in facts["cells"]] == ["theory"]
     assert facts["unconverged"] == 0
+
+
+BOTH = TINY.replace('"theory"', '["theory", "tuned"]').replace(
+    '["most-feasible"]', '["most-feasible", "pdgd-ops"]\nsolver = "quick"'
+)
+
+
+@pytest.fixture
+def quick():
+    from pdgd_jax.projection.base import SOLVERS, register_solver
+    from tests.conftest import QUICK
+
+    if "quick" not in SOLVERS:
+        register_solver("quick", QUICK)
+
+
+def test_lanes_are_the_runs_that_are_played_everywhere(tiny, call, quick):
+    (tiny / "tiny.toml").write_text(BOTH)
+    planned = json.loads(call("sweep", "tiny.toml", "--dry-run", "--json").out)
+    played = json.loads(call("sweep", "tiny.toml", "--json").out)
+    status = json.loads(call("status", "tiny-sweep", "--json").out)
+    assert planned["lanes"] == played["lanes"] == status["lanes"] == 6 + 2 * 6
+    # A learner that ignores a setting is one cell, and no copies of one.
+    assert [(cell["learner"], cell["rates"]) for cell in played["cells"]] == [
+        ("most-feasible", None),
+        ("pdgd-ops", "theory"),
+        ("pdgd-ops", "tuned"),
+    ]
+    data = open_results(tiny / "tiny-sweep").isel(checkpoint=-1).mean("seed").squeeze()
+    for cell in played["cells"]:
+        there = data.sel(learner=cell["learner"], rates=cell["rates"] or "tuned")
+        assert (cell["regret"], cell["violation"]) == (there.regret, there.violation)
+    shown = call("sweep", "tiny.toml").out
+    assert [line.split()[:2] for line in shown.splitlines()[1:4]] == [
+        ["most-feasible", "any"],
+        ["pdgd-ops", "theory"],
+        ["pdgd-ops", "tuned"],
+    ]
+
+
+def test_values_of_rounding_size_are_nothing(capsys):
+    from pdgd_jax.cli_sweep import _print_results
+
+    names = dict.fromkeys(("learner", "rates", "delta", "confidence_scale"), "x")
+    cell = names | {"horizon": 4000, "regret": 5.457e-12, "violation": 1e-3}
+    cells = [cell | {"instance": name} for name in "ab"]
+    _print_results(Console(), {"cells": cells, "layers": 4, "out": "here"})
+    assert capsys.readouterr().out.splitlines()[1].split() == ["a", "0", "0.001"]
+
+
+def test_a_dry_run_estimates_the_time(tiny, call):
+    assert re.search(
+        r"6 lanes on 2 devices: about .* in all", call("sweep", "tiny.toml", "--dry-run").out
+    )
+    cost = json.loads(call("sweep", "tiny.toml", "--dry-run", "--json").out)["cost"]
+    assert cost["seconds"] == pytest.approx(cost["compile_seconds"] + cost["play_seconds"])
+    one = call("sweep", "tiny.toml", "--dry-run", "--devices", 1, "--json").out
+    assert json.loads(one)["cost"]["play_seconds"] > cost["play_seconds"]
+
+
+class TestStatusOfASweepThatRuns:
+    """What `pdgd status` says at each moment of a sweep, as another process would see it."""
+
+    @pytest.fixture
+    def seen(self, tiny, call):
+        """Play the sweep, and look at it whenever it reports something."""
+        seen = []
+
+        def look(report):
+            if report.state == "planned":
+                return
+            facts = json.loads(call("status", "tiny-sweep", "--json").out)
+            seen.append((report.state, facts, call("status", "tiny-sweep").out))
+            if report.state == "playing" and report.played:
+                with pytest.raises(StoreError) as refused:
+                    open_results("tiny-sweep")
+                seen[-1] += (str(refused.value),)
+
+        table = tomllib.loads(TINY)
+        sweep(table, out="tiny-sweep", width=2, save_every=10, on_progress=look)
+        return seen
+
+    def test_it_says_what_is_going_on_and_how_fast(self, seen):
+        (state, facts, said), *_ = seen
+        assert (state, facts["state"], facts["episodes_done"]) == ("compiling", "running", 0)
+        assert (facts["episodes_per_second"], facts["seconds_left"]) == (None, None)
+        assert re.search(r"^compiling g0 for \d+ s$", said, re.MULTILINE)
+        state, facts, said = seen[1]
+        assert (state, facts["episodes_done"]) == ("playing", 0)
+        assert re.search("playing g0, nothing is saved yet, after", said)
+        later = [entry for entry in seen if len(entry) == 4]
+        assert len(later) == 8  # 3 blocks of 4 chunks on 2 devices
+        for _, facts, said, _ in later:
+            assert facts["episodes_per_second"] > 0
+            left = facts["episodes"] - facts["episodes_done"]
+            expected = left / facts["episodes_per_second"]
+            assert facts["seconds_left"] == pytest.approx(expected)
+            assert re.search(r"^playing g0, saved last \d+ s ago$", said, re.MULTILINE)
+
+    def test_results_are_promised_for_its_end(self, seen):
+        said = [entry[3] for entry in seen if len(entry) == 4]
+        shares = [int(re.search(r"the sweep is running, (\d+)% of its", s)[1]) for s in said]
+        assert shares == [16, 33, 50, 66, 75, 83, 91, 100]
+        assert all("again" not in sentence and "pdgd status" in sentence for sentence in said)
+
+
+def test_a_killed_sweep_has_no_rate_and_no_time_left(tiny, call):
+    """The saves of one round, milliseconds apart, are no measure of its speed."""
+
+    def die(report):
+        if report.played:
+            raise SystemExit
+
+    table = tomllib.loads(TINY)
+    with pytest.raises(SystemExit):
+        sweep(table, out="tiny-sweep", width=2, save_every=10, on_progress=die)
+    # What a process leaves that had no time to tidy up.
+    os.utime(tiny / "tiny-sweep" / "lock", (0, 0))
+    (tiny / "tiny-sweep" / "now.json").write_bytes(seal({"played": 40, "seconds": 1e-6}))
+    facts = json.loads(call("status", "tiny-sweep", "--json").out)
+    assert (facts["state"], facts["episodes_done"]) == ("stopped", 40)
+    assert (facts["episodes_per_second"], facts["seconds_left"]) == (None, None)
+    said = call("status", "tiny-sweep").out
+    assert "episodes/s" not in said
+    assert "left" not in said
+    assert "run the command that began it again to go on" in said
+    # It goes on, and what the dead one said is gone.
+    call("sweep", "tiny.toml", *ALIKE)
+    assert not (tiny / "tiny-sweep" / "now.json").exists()
 
 
 def test_status_reads_files_alone(tiny, call):
@@ -165,6 +296,13 @@ def test_contradictory_options_are_refused(tiny, call, words, sentence):
     said = call("sweep", "tiny.toml", *words, code=2).err
     assert sentence in said
     assert "waiting" not in said
+
+
+@pytest.mark.parametrize("number", [0, -1, 64])
+def test_devices_that_are_not_there_are_refused_in_a_dry_run_too(tiny, call, number):
+    said = call("sweep", "tiny.toml", "--dry-run", "--devices", number, code=2)
+    assert said.out == ""
+    assert f"their number is from 1 to 2; got {number}" in said.err
 
 
 def test_a_port_that_is_in_use_is_refused(tiny, call):

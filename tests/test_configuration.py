@@ -6,7 +6,7 @@ from importlib import resources
 
 import pytest
 
-from pdgd_jax import oracle
+from pdgd_jax import CMDP, make, oracle
 from pdgd_jax.configuration import Configuration, builtin_names, read_configuration
 from pdgd_jax.instances import registry
 from pdgd_jax.learners import registered_learners
@@ -93,6 +93,7 @@ def test_most_keys_may_be_left_out(read):
         "name": "sweep",
         "key": 0,
         "seeds": 8,
+        "streams": "paired",
         "checkpoints": 200,
         "instance": [{"make": "grid", "label": "grid"}],
         "settings": {
@@ -140,7 +141,7 @@ def test_labels_are_made_unique():
 
 
 WHOLE = "must be a whole number, from 1 to 2147483647"
-TOP = "the keys are name, key, seeds, checkpoints, instance, settings, learners."
+TOP = "the keys are name, key, seeds, streams, checkpoints, instance, settings, learners."
 SETTINGS = "its keys are horizon, rates, delta, confidence_scale."
 RATES = 'rates must be "theory", "tuned" or a pair [C, eta] of positive numbers'
 LEARNERS = "pdgd-ops, uc-o-gdps, uniform, best-feasible, most-feasible"
@@ -307,23 +308,34 @@ def test_names_that_look_like_paths_are_only_names(read):
 def test_instances_are_built_with_file_and_line_for_what_only_they_know(read, monkeypatch):
     horizons = []
 
-    def fickle(num_episodes: int = 3, shape: str = "round") -> str:
+    built = make("two-phase")
+
+    def fickle(num_episodes: int = 3, shape: str = "round") -> CMDP:
         if shape != "round":
             raise ValueError(f"shape must be round; got {shape}.")
         horizons.append(num_episodes)
-        return "built"
+        return built
 
     monkeypatch.setitem(registry._BUILDERS, "fickle", fickle)
     head = '[[instance]]\nmake = "fickle"\n\n[[instance]]\nmake = "fickle"\n'
     first, second = read(head + "num_episodes = 5").instances
-    assert first.build(70) == second.build(70) == "built"
+    assert first.build(70) == second.build(70) == built
     assert horizons == [70, 5]  # the horizon, unless the configuration says something else
     _, bad = read(head + 'shape = "square"').instances
     with pytest.raises(ValueError, match=r", line 4: instance 'fickle-2': shape must be round; go"):
         bad.build(1)
     (odd,) = Configuration.from_dict({"instance": [{"make": "random", "sizes": 3}]}).instances
-    with pytest.raises(ValueError, match=r"^instance 'random': Value after \* must be an iterable"):
+    with pytest.raises(ValueError, match=r"^instance 'random': sizes must name at least two layer"):
         odd.build(1)
+    monkeypatch.setitem(registry._BUILDERS, "empty", lambda: None)
+    (empty,) = Configuration.from_dict({"instance": [{"make": "empty"}]}).instances
+    with pytest.raises(ValueError, match="the builder of 'empty' must return a CMDP; got None"):
+        empty.build(1)
+
+
+def test_options_of_the_wrong_kind_are_refused_on_their_line(read):
+    with pytest.raises(ValueError, match=r"line 3: budget of instance 'grid' must be a finite num"):
+        read('[[instance]]\nmake = "grid"\nbudget = "abc"')
 
 
 @pytest.mark.parametrize("name", ["paper", "quick"])

@@ -1,5 +1,6 @@
 """What all commands share: help, completion, colours, exit codes, and Ctrl-C."""
 
+import importlib
 import json
 import os
 import re
@@ -12,6 +13,8 @@ import time
 import pytest
 
 from pdgd_jax import cli, console
+from pdgd_jax.instances import registry
+from pdgd_jax.learners import registry as learner_registry
 
 COMMANDS = [command.name or command.callback.__name__ for command in cli.app.registered_commands]
 
@@ -69,7 +72,10 @@ def test_the_shell_completes_names():
         (("run", "two"), ["two-phase"]),
         # Other tests register more in this process, but not in the one that completes.
         (("run", "--learner", "u"), ["uc-o-gdps", "uniform"]),
-        (("run", "--solver", ""), ["newton", "osqp", "projected_gradient"]),
+        (
+            ("run", "--solver", ""),
+            ["newton", "osqp", "osqp-bare", "projected_gradient", "projected_gradient-bare"],
+        ),
         (("run", "--rates", "t"), ["theory", "tuned"]),
         (("run", "--conf"), ["--confidence-scale"]),
         (("sweep", "qu"), ["quick"]),
@@ -199,3 +205,177 @@ def test_a_module_of_ones_own_is_imported_first(pdgd, tmp_path, monkeypatch):
     code, out, err = pdgd("--import", "module_of_nobody", "instances")
     assert (code, out) == (2, "")
     assert "--import module_of_nobody: there is no such module" in err
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """A module of the user's, `own_module`, with this text; what it registers is forgotten."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(registry, "_BUILDERS", {"grid": registry._BUILDERS["grid"]})
+    monkeypatch.setattr("pdgd_jax._users._MODULES", set())
+    monkeypatch.delenv("PDGD_DEBUG", raising=False)
+
+    def write(text):
+        (tmp_path / "own_module.py").write_text(textwrap.dedent(text))
+        importlib.invalidate_caches()
+        sys.modules.pop("own_module", None)
+        return ("--import", "own_module")
+
+    yield write
+    sys.modules.pop("own_module", None)
+
+
+def test_an_error_of_ones_own_module_shows_its_line(pdgd, module):
+    words = module("""
+        def deep():
+            raise ValueError("boom in my module")
+        deep()
+    """)
+    code, out, err = pdgd(*words, "instances")
+    assert (code, out) == (2, "")
+    assert 'own_module.py", line 4, in <module>' in err
+    assert 'own_module.py", line 3, in deep' in err
+    assert "ValueError: boom in my module" in err
+    assert "console.py" not in err
+    assert "typer" not in err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import nothing_of_that_name\n", 'own_module.py", line 1, in <module>'),
+        ("x = 1\ny = (\n", 'own_module.py", line 2'),
+        ("raise KeyError('x')\n", "KeyError: 'x'"),
+    ],
+)
+def test_every_error_of_ones_own_module_is_shown(pdgd, module, text, said):
+    code, out, err = pdgd(*module(text), "instances")
+    assert (code, out) == (1, "")
+    assert said in err
+    assert "console.py" not in err
+
+
+OWN = """
+    import numpy as np
+    from pdgd_jax import CMDP, make, register
+    from pdgd_jax.processes import AdversarialProcess, pytree
+
+    @pytree
+    class Rush(AdversarialProcess):
+        values: np.ndarray
+
+        def draw(self, key, state, episode, policy):
+            return self.values, state
+
+    def rush(size: int = 2, weights=np.ones(2), needed=None):
+        base = make("grid", rows=size, columns=size, horizon=2, hazards=())
+        return CMDP(base.mdp, base.rewards, Rush(base.constraints.mean()))
+
+    def broken(depth=3):
+        "Never works."
+        return depth.nothing
+
+    register("rush", rush)
+    register("broken", broken)
+"""
+
+
+def test_instances_of_ones_own_do_not_end_the_list(pdgd, module):
+    """One does not say what it may show, so that rho is unknown, and one cannot be built."""
+    words = module(OWN)
+    code, out, _ = pdgd(*words, "instances")
+    assert code == 0
+    assert re.search(r"grid +9 +97 +4 +1 +1.87 +0.5 ", out)
+    assert re.search(r"rush +2 +5 +4 +1 +[0-9.]+ +\? ", out)
+    rows = {row["name"]: row for row in json.loads(pdgd(*words, "instances", "--json")[1])}
+    assert (rows["rush"]["rho"], rows["rush"]["condition_holds"]) == (None, False)
+    assert "Rush does not say which values it may take" in rows["rush"]["rho_reason"]
+    why = rows["broken"]["unavailable"]
+    assert why.startswith("AttributeError: 'int' object has no attribute 'nothing'")
+    assert why.endswith("own_module.py, line 19, in broken)")
+
+
+def test_an_unknown_margin_is_said_with_its_reason(pdgd, module):
+    code, out, _ = pdgd(*module(OWN), "solve", "rush")
+    assert code == 0
+    text = " ".join(out.split())
+    assert "rho unknown, as Rush does not say which values it may take; give it a method" in text
+    assert "condition on rho unknown" in text
+    assert re.search(r"OPT +[0-9.]+", out)
+
+
+def test_options_of_ones_own_are_listed_with_defaults_and_without_words(pdgd, module):
+    words = module(OWN)
+    code, out, _ = pdgd(*words, "instances", "rush")
+    assert code == 0
+    assert "(not described)" in out
+    assert re.search(r"--size +2", out)
+    assert re.search(r"--weights +\[1. 1.\]", out)
+    options = json.loads(pdgd(*words, "instances", "rush", "--json")[1])["options"]
+    assert options == {"size": 2, "weights": "[1. 1.]", "needed": None}
+
+
+def test_ones_own_builder_shows_its_line_and_debugging_shows_all(pdgd, module, monkeypatch):
+    words = module(OWN)
+    code, out, err = pdgd(*words, "solve", "broken")
+    assert (code, out) == (1, "")
+    assert 'own_module.py", line 19, in broken' in err
+    assert "registry.py" not in err
+    monkeypatch.setenv("PDGD_DEBUG", "1")
+    code, _, err = pdgd(*words, "solve", "broken")
+    assert code == 1
+    assert "registry.py" in err
+    code, _, err = pdgd("solve", "grid", "--budget", "abc")
+    assert code == 2
+    assert "Traceback" in err
+    assert err.splitlines()[-1].startswith("budget of instance 'grid' must be")
+
+
+def test_a_mistake_of_ours_is_not_blamed_on_the_user(pdgd, monkeypatch):
+    def wrong(name):
+        raise TypeError("who wrote this?")
+
+    monkeypatch.setattr("pdgd_jax.cli.options_of", wrong)
+    code, out, err = pdgd("instances", "grid")
+    assert (code, out) == (1, "")
+    assert "TypeError: who wrote this?" in err
+    assert err.splitlines()[-1].startswith("this is a mistake in pdgd_jax")
+
+
+def test_pdgd_alone_shows_help(pdgd):
+    code, out, err = pdgd()
+    assert (code, err) == (0, "")
+    assert "Usage: " in out
+    assert "Examples" in out
+
+
+@pytest.mark.parametrize("word", ["{[]}", "((((", "1if 1else 2", "9" * 5000, "(" * 500])
+def test_words_that_are_no_literals_stay_words(word):
+    assert console.literal(word) == word
+
+
+def test_whole_numbers_may_be_large_or_written_as_floats():
+    assert console.whole("--episodes", 1e5) == 100_000
+    assert console.whole("--key", 2**32 - 1, 0, console.LARGEST_KEY) == 2**32 - 1
+    for number in (0, 1.5, 2**31, float("nan"), float("inf"), 10**400):
+        with pytest.raises(ValueError, match="--episodes must be a whole number"):
+            console.whole("--episodes", number)
+
+
+def test_a_learner_of_ones_own_that_fails_in_a_sweep_shows_its_line(
+    pdgd, module, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("pdgd_jax.learners.registry._BUILDERS", dict(learner_registry._BUILDERS))
+    words = module("""
+        from pdgd_jax import register_learner
+        def refuses(cmdp, num_episodes):
+            raise ValueError("not on this instance")
+        register_learner("refuses", refuses)
+    """)
+    table = '[[instance]]\nmake = "grid"\nrows = 1\ncolumns = 2\nhazards = []\nhorizon = 1\n'
+    (tmp_path / "c.toml").write_text(table + '[learners]\nnames = "refuses"\n')
+    code, out, err = pdgd(*words, "sweep", "c.toml", "--dry-run")
+    assert (code, out) == (2, "")
+    assert 'own_module.py", line 4, in refuses' in err
+    assert err.splitlines()[-1] == "learner 'refuses' on instance 'grid': not on this instance"

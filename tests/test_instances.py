@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from typing import Literal
 
 import chex
 import jax
@@ -9,8 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pdgd_jax import make, oracle, register, registered, rollout
+from pdgd_jax import learners, make, make_for, oracle, register, registered, rollout, run
+from pdgd_jax._memory import free_memory
+from pdgd_jax.cmdp import EpisodesWarning
+from pdgd_jax.configuration import Configuration
 from pdgd_jax.instances import builder_of, options_of
+from pdgd_jax.instances.options import value_of
+from pdgd_jax.plan import plan_of
 from pdgd_jax.processes import KINDS
 
 NAMES = registered()
@@ -103,7 +109,7 @@ def test_any_pairing_of_processes(kind):
         ("phases", 4, 0),
         ("drift", 4, 0),
         ("adaptive", 4, -1),
-        ("corrupted", 3, 0),
+        ("corrupted", 3, -1),
     ],
 )
 def test_margins_of_no_slater_are_as_documented(kind, num_actions, sign):
@@ -164,9 +170,9 @@ def test_an_unknown_name_suggests_the_nearest():
         ("random", {"seed": -1}, "seed must be a whole number"),
         ("random", {"rewards": "gauss"}, "unknown kind of process 'gauss'"),
         ("grid", {"hazards": ((9, 9),)}, r"hazard \(9, 9\) lies outside the 4 x 4 grid"),
-        ("grid", {"hazards": (3, 4)}, r"a hazard is a cell \(row, column\); got 3"),
+        ("grid", {"hazards": (3, 4)}, r"must be a sequence of 2 whole numbers each.* got 3 in"),
         ("grid", {"budget": 10}, r"budget of an episode of 9 steps lies in \[0, 9\]"),
-        ("grid", {"horizon": 2.5}, "horizon must be a whole number"),
+        ("grid", {"horizon": 2.5}, "horizon of instance 'grid' must be a whole number, .*got 2.5"),
         ("recommender", {"education_target": 9}, "education_target lies in"),
         ("two-phase", {"ending": "open"}, 'ending must be "tight" or "relaxed"'),
         ("no-slater", {"num_actions": 1}, "num_actions must be a whole number, at least 2"),
@@ -186,3 +192,127 @@ def test_the_same_seed_makes_the_same_instance():
     for leaf, other in zip(*[jax.tree.leaves(make("random", seed=4)) for _ in "ab"], strict=True):
         np.testing.assert_array_equal(leaf, other)
     assert (make("random", seed=5).mdp.transition != make("random", seed=4).mdp.transition).any()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "sentence"),
+    [
+        ("grid", {"budget": "abc"}, "budget of instance 'grid' must be a finite number, such as 0"),
+        ("random", {"sizes": "1,a,1"}, "must be whole numbers with commas .* got 'a' in '1,a,1'"),
+        ("random", {"sizes": 1}, "sizes must name at least two layers"),
+        ("random", {"tightness": float("nan")}, "tightness .* must be a finite number, .* got nan"),
+        ("random", {"tightness": True}, "must be a finite number"),
+        ("grid", {"hazards": 5}, "hazards of instance 'grid' must be a sequence .* got 5"),
+        ("grid", {"hazards": (("a", "b"),)}, "got 'a' in"),
+        ("grid", {"rewards": 3}, "rewards of instance 'grid' must be text, such as bernoulli"),
+        ("two-phase", {"num_episodes": 1e30}, "num_episodes must be a whole number, from 1 to"),
+        ("inventory", {"delivery_budget": 9}, "the delivery_budget of an episode of 5 steps lies"),
+    ],
+)
+def test_options_of_the_wrong_kind_are_refused_in_a_sentence(name, options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        make(name, **options)
+
+
+def test_options_are_taken_as_they_are_meant():
+    assert make("two-phase", num_episodes=1e4).constraints.period == 5000
+    assert make("streaming", horizon=np.int64(3), fast_budget=np.float32(1)).layers.shape[0] == 3
+    assert make("random", sizes=np.array([1, 2, 1])).layers.sizes == (1, 2, 1)
+    assert make("random", sizes=[1.0, 2.0, 1.0]).layers.sizes == (1, 2, 1)
+    assert make("grid", hazards=[[0, 1]]).num_constraints == 1
+
+
+def test_options_of_ones_own_are_checked_by_their_annotations():
+    def mine(
+        speed: float | None = None,
+        mode: Literal["fast", "slow"] = "fast",
+        quiet: bool = False,
+        pair: tuple[int, str] = (1, "a"),
+        many: tuple[float, ...] = (),
+        free=3,
+        odd: "not_defined_anywhere" = 1,
+        **rest,
+    ): ...
+
+    def plain(free=3, level: int | str = 1): ...
+
+    def taken(builder, option, value):
+        return value_of(builder, "mine", option, value)
+
+    # An annotation that cannot be read leaves all of them alone.
+    assert taken(mine, "speed", "x") == "x"
+    mine.__annotations__.pop("odd")
+    assert taken(mine, "speed", None) is None
+    assert taken(mine, "speed", 2) == 2.0
+    assert taken(mine, "many", 2) == (2.0,)
+    assert taken(mine, "pair", [2, "b"]) == (2, "b")
+    assert taken(mine, "free", "x") == taken(plain, "free", "x") == "x"
+    assert taken(plain, "level", "high") == "high"
+    for option, value, words in (
+        ("speed", "x", "a finite number or None; got 'x'"),
+        ("mode", "medium", "fast or slow, such as fast; got 'medium'"),
+        ("quiet", 1, "True or False, such as False; got 1"),
+        ("pair", (1, 2, 3), "2 values .a whole number, text., such as 1,a; got .1, 2, 3."),
+        ("pair", (1, 2), "got 2 in .1, 2."),
+    ):
+        with pytest.raises(
+            ValueError, match=f"{option} of instance 'mine' must be {words}|{words}"
+        ):
+            taken(mine, option, value)
+
+
+def test_sizes_beyond_the_memory_are_refused_before_anything_is_made(monkeypatch):
+    asked = r"3 layers with up to 100,000 states and 3 actions needs about 2.62 TiB of memory"
+    with pytest.raises(ValueError, match=asked):
+        make("random", sizes=(1, 100_000, 100_000, 1))
+    monkeypatch.setattr("pdgd_jax._memory.free_memory", lambda: 2.0**20)
+    make("random", sizes=(1, 10, 1))
+    for name, options in (
+        ("random", {"sizes": (1, 200, 1)}),
+        ("random", {"num_constraints": 10_000}),
+        ("no-slater", {"sizes": (1, 200, 1)}),
+        ("grid", {"rows": 20, "columns": 20}),
+        ("inventory", {"capacity": 100}),
+        ("streaming", {"capacity": 200}),
+        ("riverswim", {"num_states": 200}),
+        ("bidding", {"horizon": 10_000}),
+        ("recommender", {"horizon": 10_000}),
+        ("gymnasium", {"horizon": 1000}),
+    ):
+        with pytest.raises(ValueError, match=r"needs about .* of memory, and 1 MiB are free"):
+            make(name, **options)
+
+
+def test_the_free_memory_is_known_here():
+    free = free_memory()
+    assert free is None or 2**20 < free < 2**60
+
+
+def test_an_instance_is_made_for_the_episodes_that_are_played():
+    assert make_for("two-phase", 300).constraints.period == 150
+    assert make_for("two-phase", 300, num_episodes=50).constraints.period == 25
+    assert make_for("two-phase", 1).constraints.period == 1
+    assert (
+        make_for("streaming", 300, capacity=2).layers.sizes
+        == make("streaming", capacity=2).layers.sizes
+    )
+
+
+def test_episodes_that_contradict_the_instance_are_noticed_in_python():
+    """On the host, and in no compiled program: the trees are the same whatever it was made for."""
+    cmdp = make("two-phase")
+    learner = learners.uniform(cmdp.layers)
+    with pytest.warns(EpisodesWarning, match="made for 10,000 episodes .* is played for 40"):
+        jax.eval_shape(lambda key: run(key, cmdp, learner, 40), jax.random.key(0))
+    fitting = make_for("two-phase", 40)
+    jax.eval_shape(lambda key: run(key, fitting, learner, 40), jax.random.key(0))
+    assert jax.tree.structure(cmdp) == jax.tree.structure(fitting)
+
+
+def test_a_sweep_says_when_its_horizons_contradict_an_instance():
+    table = {"instance": [{"make": "two-phase", "num_episodes": 50}], "seeds": 1}
+    table |= {"settings": {"horizon": [50, 70]}, "learners": {"names": "uniform"}}
+    with pytest.warns(EpisodesWarning, match="made for 50 episodes .* is played for 70"):
+        plan_of(Configuration.from_dict(table))
+    del table["instance"][0]["num_episodes"]
+    plan_of(Configuration.from_dict(table))

@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import linprog
 
 from pdgd_jax import CMDP, make, occupancy_of, oracle, policy_of, registered
-from pdgd_jax.processes import Table
+from pdgd_jax.processes import Adaptive, Bernoulli, Constant, Corrupted, Drift, Phases, Table
 from tests.conftest import random_mdp
 
 
@@ -197,6 +197,36 @@ def test_margin_of_a_process_is_that_of_its_episodes():
     table = Table(both)
     assert oracle.slater_margin(cmdp.mdp, table, num_episodes=1).rho == pytest.approx(1.0)
     assert oracle.slater_margin(cmdp.mdp, table).rho == pytest.approx(0.25)
+
+
+def test_margin_of_an_adversary_is_that_of_the_episodes_it_shows():
+    """One state, safe and risky: what corruption, phases and drift show within T, and no more."""
+    mdp = make("two-phase").mdp
+
+    def rows(*pairs):
+        return np.array(pairs, float).reshape(-1, 1, 1, 1, 2)
+
+    def rho(process, T=None):
+        found = oracle.slater_margin(mdp, process, T)
+        return round(found.rho, 7), found.exact  # the phase of a drift is a float32
+
+    mild, harsh = rows((0.3, -0.5))[0], rows((0.9, 0.9))[0]
+    # Of a table's episodes the first is hidden by the corruption, which no policy satisfies.
+    table = Corrupted(Table(rows(*[(0.3, -0.5)] * 10)), Constant(harsh), share=0.1, period=10)
+    assert rho(table, 10) == (-0.9, True)
+    assert rho(Corrupted(Constant(mild), Constant(harsh), share=0.0), 10) == (0.5, True)
+    # Chance may show +1 everywhere; that is a bound, not the margin of a run.
+    chance = Corrupted(Bernoulli(mild), Constant(mild), period=10)
+    assert rho(chance, 100) == (-1.0, False)
+    assert rho(Adaptive(mild, strength=0.4), 100) == (0.1, False)
+    phases = Phases(rows((0.3, -0.5), (0.9, 0.9)), period=50, schedule="once")
+    assert rho(phases, 50) == (0.5, True)
+    assert rho(phases, 51) == (-0.9, True)
+    assert rho(phases) == (-0.9, True)
+    drift = Drift(rows((0.0, -0.5))[0], rows((0.0, 0.5))[0], period=8)
+    assert rho(drift, 1) == (0.5, True)
+    assert rho(drift, 2) == (round(0.5 - 0.5 * np.sin(np.pi / 4), 7), True)
+    assert rho(drift, 8) == (0.0, True)
 
 
 def test_padding_changes_nothing():

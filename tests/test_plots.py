@@ -12,8 +12,8 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from pdgd_jax import CMDP, dataset_of, evaluate, learners, make, plots, run
-from pdgd_jax.curves import band_of, cells_of, slope_of
-from pdgd_jax.plots.canvas import COLOURS
+from pdgd_jax.curves import NUM_COLOURS, NUM_DASHES, band_of, cells_of, last_tenth, slope_of
+from pdgd_jax.plots.canvas import COLOURS, DASHES
 from tests.conftest import random_mdp, random_policy
 from tests.synthetic import results
 
@@ -39,6 +39,13 @@ def lines_of(axes):
 def legend_of(axes):
     legends = [axes.get_legend(), *axes.figure.legends]
     return [text.get_text() for legend in legends if legend for text in legend.get_texts()]
+
+
+def vacuous(data, name):
+    """The results, with a guarantee whose bound no run could have broken."""
+    status = data["certificate_status"]
+    applies = (status.certificate == name) & (status != "does not apply")
+    return data.assign(certificate_status=status.where(~applies, "vacuous"))
 
 
 # What is drawn.
@@ -130,6 +137,71 @@ def test_curves_differ_in_colour_and_in_dash():
     assert len({dash for _, dash in looks}) == 4
 
 
+@pytest.mark.parametrize("learners", [("pdgd-ops",), ("mine", "yours"), ("pdgd-ops", "uniform")])
+@pytest.mark.parametrize("count", [8, 14])
+def test_as_many_curves_as_are_allowed_can_be_told_apart(learners, count):
+    deltas = tuple(np.linspace(0.01, 0.5, 28 // len(learners) if count == 14 else count))
+    axes = plots.regret(results(learner=learners, delta=deltas, seeds=1, checkpoints=2))
+    looks = [(line.get_color(), line.get_linestyle()) for line in lines_of(axes).values()]
+    assert len(looks) >= 8
+    assert len(set(looks)) == len(looks)
+    data = results(learner=learners, instance=("a", "b", "c"), horizon=(100, 1000), seeds=1)
+    marks = plots.horizons(data).containers
+    looks = [(mark[0].get_color(), mark[0].get_marker()) for mark in marks]
+    assert len(set(looks)) == len(looks) == 6 * len(learners)
+
+
+def test_a_learner_keeps_its_colour_in_every_figure():
+    names = ("mine", "uniform", "pdgd-ops", "yours")
+    data = results(learner=names, rates=("tuned", "theory"), instance=("a", "b"), constraints=1)
+
+    def colours(axes):
+        found = {}
+        for label, line in lines_of(axes).items():
+            found.setdefault(label.removeprefix("a, ").removeprefix("b, "), line.get_color())
+        return found
+
+    whole = colours(plots.regret(data))
+    assert whole["pdgd-ops, tuned"] == COLOURS[0]
+    assert whole["uniform"] == COLOURS[6]
+    assert len(set(whole.values())) == 7  # every one has its own
+    for part in (data.sel(instance=["b"]), data.sel(learner=["yours", "pdgd-ops"])):
+        for draw in (plots.violation, plots.multipliers, lambda d: plots.solver(d)[0]):
+            for label, colour in colours(draw(part)).items():
+                assert whole[label] == colour
+    alone = plots.regret(data.sel(learner=["pdgd-ops"], rates=["theory"], instance=["b"]))
+    assert alone.get_lines()[-1].get_color() == whole["pdgd-ops, theory"]
+
+
+def test_own_dimensions_are_labelled_with_four_digits():
+    data = results(delta=(0.05, 0.1)).squeeze("learner").drop_vars("learner")
+    data = data.rename(delta="eta")
+    data = data.assign_coords(eta=[0.9682458365518543, 0.001141088661469096])
+    assert [cell.label for cell in cells_of(data)] == ["eta 0.9682", "eta 0.001141"]
+    data = data.assign_coords(eta=[0.968245, 0.968247])  # and more where four are not enough
+    assert [cell.label for cell in cells_of(data)] == ["eta 0.968245", "eta 0.968247"]
+
+
+def test_sums_of_rounding_are_zero():
+    data = results(learner=("pdgd-ops", "best-feasible"))
+    data["regret"].loc[{"learner": "best-feasible"}] = 5.457e-12
+    data["violations"].loc[{"learner": "best-feasible"}] = 1.8e-11
+    exact = lines_of(plots.regret(data))["best-feasible"]
+    assert (exact.get_ydata() == 0).all()
+    assert (last_tenth(cells_of(data)[1].data) == 0).all()
+    data["regret"].loc[{"learner": "best-feasible"}] = 1e-5  # that is 1e-8 an episode, and not 0
+    assert (lines_of(plots.regret(data))["best-feasible"].get_ydata() == 1e-5).all()
+
+
+def test_the_last_tenth_is_that_of_the_constraint_violated_most_there():
+    data = results(constraints=2, checkpoints=20)
+    early, late = np.zeros(20), np.zeros(20)
+    early[:] = 50.0  # violated at the start, and never again
+    late[-2:] = 3.0, 7.0  # 950 and 1,000 episodes
+    data["violations"][..., 0], data["violations"][..., 1] = early, late
+    np.testing.assert_allclose(last_tenth(cells_of(data)[0].data), 0.07)
+
+
 def test_the_colours_can_be_told_apart_without_one_kind_of_cone():
     # Brettel's projections need tables; what survives every deficiency is luminance and the
     # yellow-blue axis: no two colours may agree in both.
@@ -180,6 +252,40 @@ def test_guides_end_where_the_highest_curve_does():
         )
 
 
+def test_guides_are_not_those_of_a_policy_that_does_not_learn():
+    data = results(learner=("pdgd-ops", "uniform"))
+    data["regret"].loc[{"learner": "uniform"}] *= 50
+    guide = lines_of(plots.regret(data, guides=True))[r"$\propto t^{1/2}$"]
+    end = data.regret.sel(learner="pdgd-ops").squeeze().median("seed").values[-1]
+    assert guide.get_ydata()[-1] == pytest.approx(end)
+    longer = results(learner=("pdgd-ops", "uniform"), horizon=(100, 1000))
+    longer["regret"].loc[{"learner": "uniform"}] *= 50
+    guide = lines_of(plots.horizons(longer, quantities=["regret"], guides=True))
+    expected = longer.regret.sel(learner="pdgd-ops", horizon=1000).squeeze().median("seed")
+    assert guide[r"$\propto T^{1/2}$"].get_ydata()[-1] == pytest.approx(expected.values[-1])
+    fixed = plots.regret(results(learner=("uniform",)), guides=True)
+    assert legend_of(fixed) == []  # nobody learns
+
+
+def test_logarithms_of_what_is_not_positive():
+    data = results(learner=("pdgd-ops", "best-feasible"))
+    axes = plots.regret(data, log=True, guides=True)
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+    assert "linear" not in axes.get_xlabel()
+    data["regret"].loc[{"learner": "best-feasible"}] = 1.8e-11  # rounding stretches no axis
+    data["regret"][..., :3, :] -= 20.0
+    axes = plots.regret(data, log=True)
+    assert axes.get_yscale() == "symlog"
+    assert "vertical axis: linear in the grey" in axes.get_xlabel()
+    drawn = axes.transData.transform(lines_of(axes)["best-feasible"].get_xydata())[:, 1]
+    assert np.ptp(drawn) < 1e-6  # a level line, inside
+    assert axes.bbox.y0 < drawn[0] < axes.bbox.y1
+    shown = axes.get_yticks()
+    assert np.abs(shown[shown != 0]).min() >= 0.1
+    FigureCanvasAgg(axes.figure).draw()
+    assert plots.radius(results(), log=True).get_yscale() == "log"
+
+
 def test_bounds_stand_at_the_end_and_keep_the_curves_in_sight():
     data = results()
     axes = plots.violation(data, bounds=True)
@@ -197,6 +303,16 @@ def test_bounds_that_do_not_apply_are_not_drawn():
     axes = plots.regret(results(learner=("uniform",)), bounds=True)
     assert legend_of(axes) == []
     assert len(axes.get_lines()) == 2  # zero, and the curve
+    assert [text.get_text() for text in axes.texts] == ["no bound applies"]
+    assert [text.get_text() for text in plots.regret(results(), bounds=True).texts] == []
+
+
+def test_bounds_that_cannot_be_broken_are_called_vacuous():
+    data = vacuous(results(), "violation, Theorem 6")
+    assert legend_of(plots.violation(data, bounds=True)) == [
+        "bound at T: violation, by the last multiplier",
+        "bound at T: violation, Theorem 6 (vacuous)",
+    ]
 
 
 def test_iterations_are_those_since_the_last_checkpoint():
@@ -247,12 +363,85 @@ def test_horizons_need_two_and_say_what_they_cannot_show():
 def test_certificates_show_the_share_of_each_bound_that_was_used():
     axes = plots.certificates(results(learner=("pdgd-ops", "uniform")))
     names = [label.get_text() for label in axes.get_yticklabels()]
-    marks = {names[round(n.get_ydata()[0])]: n for n in axes.get_lines()[1:]}
+    marks = {names[round(n.get_ydata()[0])]: n for n in axes.get_lines()[2:]}
     assert marks["multipliers in their box"].get_xdata()[0] == pytest.approx(0.3)
     assert marks["violation, Theorem 6"].get_marker() == "X"
     assert marks["violation, by the last multiplier"].get_marker() == "o"
+    assert legend_of(axes) == ["pdgd-ops", "fails"]
     with pytest.raises(ValueError, match="no guarantee of the paper applies"):
         plots.certificates(results(learner=("uniform",)))
+
+
+def test_certificates_mark_what_is_not_positive_vacuous_or_does_not_apply():
+    data = vacuous(results(), "regret, Theorem 6")
+    data["certificate_measured"].loc[{"certificate": "violation, by the last multiplier"}] = -4.0
+    unfit = data.certificate == "regret, by the largest multiplier"
+    data["certificate_status"] = data.certificate_status.where(~unfit, "does not apply")
+    axes = plots.certificates(data)
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert "regret, by the largest multiplier" not in names
+    below = axes.figure.get_supxlabel()
+    assert "does not apply to any run: regret, by the largest multiplier" in " ".join(below.split())
+    marks = {names[round(n.get_ydata()[0])]: n for n in axes.get_lines()[2:]}
+    for name in ("violation, by the last multiplier", "projections converged"):  # below 0; 0 of 0
+        assert marks[name].get_marker() == "<"
+        place = dict(zip(axes.get_xticks(), axes.get_xticklabels(), strict=True))
+        assert place[marks[name].get_xdata()[0]].get_text() == "≤ 0"
+    assert marks["regret, Theorem 6"].get_markerfacecolor() == "white"
+    assert marks["multipliers in their box"].get_markerfacecolor() != "white"
+    assert legend_of(axes) == ["vacuous: cannot fail", "fails"]
+
+
+def test_regret_is_drawn_against_violation():
+    data = results(learner=("pdgd-ops", "uniform"))
+    axes = plots.tradeoff(data)
+    assert legend_of(axes) == ["pdgd-ops", "uniform"]
+    for name, mark in zip(("pdgd-ops", "uniform"), axes.containers, strict=True):
+        end = data.sel(learner=name).isel(checkpoint=-1).squeeze()
+        x, y = mark[0].get_xydata()[0]
+        assert (x, y) == pytest.approx((float(end.violation.median()), float(end.regret.median())))
+        (across,), (up,) = (bars.get_segments() for bars in mark[2])
+        np.testing.assert_allclose(across[:, 0], np.quantile(end.violation, (0.1, 0.9)))
+        np.testing.assert_allclose(up[:, 1], np.quantile(end.regret, (0.1, 0.9)))
+
+
+def test_every_instance_can_have_a_panel_of_its_own():
+    data = results(instance=("a", "$b$", "c"), learner=("pdgd-ops", "uniform"))
+    axes = plots.facets(plots.regret, data, guides=True)
+    assert [place.get_title() for place in axes] == ["a", r"\$b\$", "c"]
+    for number, place in enumerate(axes):
+        values = data.regret.isel(instance=number).sel(learner="uniform").squeeze()
+        np.testing.assert_allclose(
+            lines_of(place)["uniform"].get_ydata(), values.median("seed").values
+        )
+        assert place.get_legend() is None
+    legends = [ax.get_legend() for ax in axes[0].figure.axes if ax.get_legend()]
+    (legend,) = [*legends, *axes[0].figure.legends]
+    named = [text.get_text() for text in legend.get_texts()]
+    assert named[:2] == ["pdgd-ops", "uniform"]
+    assert len(named) == 4  # and two guides, once
+    assert axes[0].figure.get_supxlabel().startswith("episodes\nmedian of 5 seeds")
+    FigureCanvasAgg(axes[0].figure).draw()
+    assert len(plots.facets(plots.radius, data, by="learner")) == 2
+    with pytest.raises(ValueError, match="one of instance, learner, .*; got 'colour'"):
+        plots.facets(plots.regret, data, by="colour")
+
+
+def test_every_optimum_is_named():
+    data = results(instance=("a", "b"), learner=("pdgd-ops", "uniform"))
+    data["opt"] = data.opt.copy(data=np.array(data.opt))
+    data["opt"][1] = np.linspace(0.5, 0.3, 20)  # an adversary: another optimum after each episode
+    curves = lines_of(plots.reward(data))
+    optima = {label: line for label, line in curves.items() if "OPT" in label}
+    assert list(optima) == ["a, OPT", "b, OPT of the episodes so far"]
+    assert len({line.get_linestyle() for line in optima.values()}) == 2
+
+
+def test_learners_without_multipliers_are_named_once_for_all_instances():
+    data = results(instance=("a", "b"), learner=("pdgd-ops", "uniform"), constraints=1)
+    data["multipliers"].loc[{"learner": "uniform"}] = 0
+    named = legend_of(plots.multipliers(data))
+    assert named == ["a, pdgd-ops", "b, pdgd-ops", "uniform: none"]
 
 
 # Instances.
@@ -315,7 +504,8 @@ def test_a_policy_may_be_padded_and_must_be_one():
     mdp = random_mdp(0, sizes=(1, 2, 1), num_actions=2)
     padded = np.full((4, 3, 3), np.nan)
     padded[:2, :2, :2] = mdp.layers.uniform_policy()
-    assert plots.policy(mdp, padded).get_xlabel() == "layer"
+    words = plots.policy(mdp, padded).get_xlabel()
+    assert words == "layer\nwidth of a line: probability of a step, once there"
     for wrong, sentence in (
         (padded[:1], r"\[L, S, A\] = \(2, 2, 2\); got \(1, 3, 3\)"),
         (np.zeros((2, 2, 2)), "layer 0, state 0 sums to 0; it must sum to 1"),
@@ -348,7 +538,7 @@ def test_instances_that_cannot_be_drawn_are_refused_in_a_sentence(world):
 
 @pytest.fixture(scope="module")
 def played():
-    cmdp = make("two-phase")
+    cmdp = make("two-phase", num_episodes=40)
     one = run(jax.random.key(0), cmdp, learners.uniform(cmdp.layers), 40, checkpoints=5)
     # Three seeds without compiling for three: each earned a little more than the one before.
     three = jax.tree.map(lambda leaf: np.stack([np.asarray(leaf)] * 3), one)
@@ -413,8 +603,42 @@ def test_a_figure_fits_a_column_and_the_style_is_not_left_behind():
     assert dict(mpl.rcParams) == before
     for text in (axes.xaxis.label, axes.yaxis.label):
         assert text.get_fontsize() == 8
-    assert axes.get_xlabel() == "episodes"
-    assert axes.get_ylabel() == "regret (reward)"
+    assert axes.get_xlabel() == "episodes\nmedian of 5 seeds, band 10% to 90%"
+    assert axes.get_ylabel() == "cumulative regret (reward)"
+
+
+def test_the_width_the_legend_and_its_words_can_be_chosen():
+    data = results(learner=LEARNERS, rates=("tuned", "theory"))
+    page = plots.Look(width=plots.PAGE_WIDTH, legend="right", title="$ure", labels={"uniform": "?"})
+    axes = plots.regret(data, look=page)
+    assert axes.figure.get_size_inches()[0] == plots.PAGE_WIDTH == 6.8
+    assert legend_of(axes)[2] == "?"
+    assert axes.figure.get_suptitle() == r"\$ure"
+    FigureCanvasAgg(axes.figure).draw()
+    box = axes.figure.legends[0].get_window_extent()
+    assert box.x0 >= axes.bbox.x1
+    assert box.x1 <= axes.figure.bbox.x1
+    inside = plots.regret(data, look=plots.Look(legend="inside"))
+    assert inside.get_legend() is not None
+    assert inside.figure.legends == []
+    assert legend_of(plots.regret(data, look=plots.Look(legend="none"))) == []
+    above = plots.regret(
+        data, look=plots.Look(title="Here")
+    )  # the legend is above: one box for both
+    assert above.figure.get_suptitle() == ""
+    assert above.figure.legends[0].get_title().get_text() == "Here"
+
+
+def test_the_results_say_what_an_axis_shows():
+    data = results()
+    data["positive_violation"].attrs = {"long_name": "positive part of the mean", "units": "cost"}
+    assert plots.positive_violation(data).get_ylabel() == "positive part of the mean\n(cost)"
+    bare = results()
+    bare["positive_violation"].attrs = {}
+    assert plots.positive_violation(bare).get_ylabel() == "positive violation (cost)"
+    assert plots.regret(results(seeds=1)).get_xlabel() == "episodes"  # one seed is no statistic
+    half = plots.regret(data, quantiles=(0.25, 0.75)).get_xlabel()
+    assert half.endswith("median of 5 seeds, band 25% to 75%")
 
 
 def test_the_axes_of_the_caller_are_used():
@@ -470,6 +694,7 @@ PICTURES = {
     "positive-violation": lambda ax: plots.positive_violation(results(rates=("a", "b")), ax=ax),
     "multipliers": lambda ax: plots.multipliers(results(), ax=ax),
     "reward": lambda ax: plots.reward(results(learner=LEARNERS), ax=ax),
+    "tradeoff": lambda ax: plots.tradeoff(results(learner=LEARNERS), ax=ax),
     "radius": lambda ax: plots.radius(results(rates=("a", "b")), ax=ax),
     "solver": lambda ax: plots.solver(results(rates=("a", "b"), unconverged=2), ax=ax),
     "horizons": lambda ax: plots.horizons(results(horizon=(100, 1000, 9999)), guides=True, ax=ax),
@@ -494,6 +719,10 @@ def test_figures_look_as_they_did(name):
     # Versions of Matplotlib smooth edges differently; a line that is missing or elsewhere costs
     # more, see below.
     assert difference < 8, f"root mean square of {difference:.1f} of 255"
+
+
+def test_the_styles_are_those_that_are_counted():
+    assert (len(COLOURS), len(DASHES)) == (NUM_COLOURS, NUM_DASHES)
 
 
 def test_the_comparison_of_pictures_sees_a_line_that_is_missing():

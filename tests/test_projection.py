@@ -1,7 +1,5 @@
 """The projection against independent optimality conditions, Clarabel and OSQP."""
 
-import importlib
-
 import hypothesis
 import hypothesis.strategies as st
 import jax
@@ -11,7 +9,7 @@ import pytest
 
 from pdgd_jax import ConfidenceSet, Layers, cold_start, make, occupancy_of, project, project_batch
 from pdgd_jax.projection import SOLVERS, newton
-from pdgd_jax.projection.problem import Problem, conclude, entries_first, single_lane
+from pdgd_jax.projection.problem import Problem, conclude, entries_first, point_at, single_lane
 from tests.reference.projection import (
     infeasibility,
     largest_mean,
@@ -22,6 +20,7 @@ from tests.reference.projection import (
     random_problem,
     valid_triples,
 )
+from tests.reference.starts import judge_starts
 
 SHAPE = (4, 5, 3)  # L, S, A; all quick tests share one compiled program of this shape
 LANES = 64
@@ -197,11 +196,18 @@ def test_a_warm_start_changes_the_time_and_not_the_answer():
     warm = many(*problems, warm_start=cold.warm_start)
     np.testing.assert_allclose(warm.occupancy, cold.occupancy, atol=1e-8)
     assert np.max(warm.info.iterations) <= 1
-    # A foolish one, and one that is not even finite, are survived.
+    # Foolish ones, of any size or not even finite, and those of other layers, are survived.
     rng = np.random.default_rng(0)
-    for nonsense in (1e3, np.nan):
-        start = jax.tree.map(lambda x, n=nonsense: n * rng.normal(size=x.shape), cold.warm_start)
-        check_exact(problems, many(*problems, warm_start=start), lanes=range(8))
+    starts = [jax.tree.map(lambda x: np.roll(x, 1, 0), cold.warm_start)]
+    for nonsense in (1e3, 1e9, 1e30, 1e200, np.inf, np.nan):
+        scale = np.where(np.arange(LANES) % 2, nonsense, -1)  # every other lane
+        starts.append(
+            jax.tree.map(lambda x, n=scale: (n * rng.normal(size=x.shape).T).T, cold.warm_start)
+        )
+    for start in starts:
+        result = many(*problems, warm_start=start)
+        check_exact(problems, result, lanes=range(8))
+        np.testing.assert_allclose(result.occupancy, cold.occupancy, atol=1e-8)
 
 
 def test_the_start_follows_the_target():
@@ -337,6 +343,46 @@ def test_the_slow_loop_converges_in_float32_too(with_constants, kind):
     assert np.max(result.info.residual) <= 1e-5
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("shape", "count"), [((4, 5, 3), 98_304), ((10, 4, 2), 4096), ((20, 3, 2), 2048)]
+)
+def test_float32_from_any_start_within_the_range(shape, count):
+    """Ten times as many: `python benchmarks/starts.py --problems 1000000`.
+
+    Of 990,000 there 9 did not converge and 3 were further than 1e-3 from the projection. This is a
+    known defect, not a tolerance: nothing here may be worse than ten times that.
+    """
+    verdict = judge_starts(np.random.default_rng(20), shape, count)
+    assert np.isfinite(verdict.distance).all()  # every reference was certified
+    assert np.mean(~verdict.converged | verdict.wrong) <= 1.2e-4
+    assert np.mean(verdict.steps > 100) <= 1.2e-4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("largest", [30, 300, 3e3, 1e4])
+def test_float32_beyond_the_range_never_converges_to_what_is_wrong(largest):
+    verdict = judge_starts(np.random.default_rng(21), (4, 5, 3), 2048, largest)
+    assert not (verdict.converged & verdict.wrong).any()
+    assert np.mean(verdict.converged) > (0.9 if largest < 100 else 0.1)  # some are still checked
+
+
+def test_a_target_plus_potentials_is_rounded_once():
+    """Potentials grow with the layers; what is left of them in float32 is as exact as its size."""
+    problems = [np.moveaxis(x, 0, -1) for x in batch(22, 4)]
+    potential = 1e4 + np.random.default_rng(22).normal(size=(*SHAPE[:2], 4))
+    potential = (potential * problems[1].any(2)).astype(np.float32)
+    target = problems[2].astype(np.float32)
+    single = Problem.of(*problems[:2], target, *problems[3:])
+    point = jax.jit(point_at)(single, potential)
+    exact = point_at(single._replace(target=single.target.astype(float)), potential.astype(float))
+    assert point.dtype == jnp.float32
+    present = np.asarray(single.present)
+    inner = present & (np.abs(exact) < 1e3)
+    assert inner.sum() > 50
+    np.testing.assert_allclose(point[inner], exact[inner], rtol=2**-24)
+
+
 def test_closed_states_are_opened_and_others_stay():
     """Open: some policy and transitions in the ball lead on at a positive value of the target."""
     problems = batch(17, 16)
@@ -376,35 +422,6 @@ def test_a_center_is_scaled_to_a_distribution(rounded):
     total = problems[3].sum(-1, keepdims=True)
     problems[3] = problems[3] / np.where(total > 0, total, 1)
     check_exact(problems, result)
-
-
-@pytest.mark.parametrize(
-    "solver", ["osqp", pytest.param("projected_gradient", marks=pytest.mark.slow)]
-)
-def test_the_other_solvers_find_the_same_point_and_tell_the_truth(solver, monkeypatch):
-    problems = batch(8, 8, (3, 3, 2), kind="medium")
-    exact = jax.jit(jax.vmap(lane_of("newton")))(*problems)
-    solve = jax.jit(jax.vmap(lane_of(solver)))
-    layers = Layers.from_sizes((1, 3, 3, 1), 2)
-    cold = jax.tree.map(lambda x: np.stack([x] * 8), cold_start(layers, solver))
-    result = solve(*problems, cold)
-    assert np.all(result.info.converged)
-    assert np.max(result.info.residual) <= 1e-6
-    np.testing.assert_allclose(result.occupancy, exact.occupancy, atol=2e-5)
-    again = solve(*problems, result.warm_start)
-    assert np.all(again.info.converged)
-    assert np.sum(again.info.iterations) < np.sum(result.info.iterations)
-    # With a budget that is too small it says that it has not converged, and stays feasible.
-    module = importlib.import_module(SOLVERS[solver])
-    monkeypatch.setattr(module, "MAX_ITERATIONS", 5)
-    monkeypatch.setattr(module, "ITERATIONS_PER_RUN", 5, raising=False)
-    short = jax.jit(jax.vmap(lane_of(solver)))(*problems)
-    failed = np.flatnonzero(~np.asarray(short.info.converged))
-    assert len(failed) > 4
-    assert np.all(np.asarray(short.info.residual)[failed] > 1e-6)
-    for i in failed:
-        one = [array[i] for array in problems]
-        assert infeasibility(one[0], one[1], np.asarray(short.occupancy[i]), one[3], one[4]) < 1e-13
 
 
 def test_rough_steps_lead_close_and_are_forgotten_where_they_overflow(monkeypatch):

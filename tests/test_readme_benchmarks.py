@@ -31,7 +31,6 @@ QUOTED = {
         "| small | newton 1e-9, 1 lanes |",
         "| small | newton 1e-9, 256 lanes |",
         "| small | newton float32 1e-5, 256 lanes |",
-        "| small | jaxopt BoxOSQP 1e-6, 4 lanes |",
         "| large | newton 1e-9, 1 lanes |",
         "| large | newton 1e-9, 32 lanes |",
         "| large | newton float32 1e-5, 32 lanes |",
@@ -43,6 +42,10 @@ QUOTED = {
                 "PIQP, cold, 1e-8",
                 "CVXPY + OSQP, 1e-6",
                 "Clarabel, cold, 1e-11",
+                "jaxopt BoxOSQP, polished, 1e-6, 4 lanes",
+                "jaxopt BoxOSQP alone, 1e-6, 4 lanes",
+                "jaxopt ProjectedGradient, polished, 1e-6, 4 lanes",
+                "jaxopt ProjectedGradient alone, 1e-6, 4 lanes",
             )
         ),
         "| 5 to 10 | 1 |",

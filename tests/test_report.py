@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from typer.main import get_command
 
-from pdgd_jax import cli
+from pdgd_jax import cli, make, oracle
 from pdgd_jax.console import app
 from pdgd_jax.plots import FIGURES
 from pdgd_jax.report import report_of
 from pdgd_jax.store import Store
 from tests.synthetic import results
+from tests.test_plots import vacuous
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -107,15 +108,109 @@ def test_the_table_of_results_holds_medians():
     assert rows[4][head.index("guarantees")] == "0 hold"
 
 
+def test_the_multipliers_are_called_what_they_are():
+    data = results(constraints=2)
+    data["multipliers"][..., -1, :] = np.array([0.25, 0.867])  # after a peak that was higher
+    dims = data.regret.dims
+    head, row = Page(report_of(data)).tables[1]
+    assert not [name for name in head if "largest" in name]
+    assert row[head.index("multiplier, last")] == "0.867"
+    largest = (dims, np.full(data.regret.shape, 1.71), {"long_name": "largest sum so far"})
+    head, row = Page(report_of(data.assign(largest_multiplier=largest))).tables[1]
+    assert row[head.index("multiplier, last")] == "0.867"
+    assert row[head.index("multipliers, largest so far")] == "1.71"
+
+
+def test_names_stay_in_sight_and_the_solver_is_folded_away():
+    page = Page(report_of(results(learner=("pdgd-ops", "uniform"), horizon=(100, 1000))))
+    head, *rows = page.tables[1]
+    assert head == [
+        "learner", "horizon", "reward per episode", "OPT per episode", "regret", "violation",
+        "violation per episode, last tenth", "positive violation", "multiplier, last", "guarantees",
+    ]  # fmt: skip
+    pinned = [a for t, a in page.tags if t in ("th", "td") and "pinned" in a.get("class", "")]
+    assert len(pinned) == 2 * 2 * (1 + len(rows))  # two names, in two tables
+    inner = page.tables[2][0]
+    assert inner[2:] == [
+        "confidence radius", "iterations per episode", "largest residual", "unconverged",
+    ]  # fmt: skip
+    folded = [tag for tag, _ in page.tags]
+    assert folded.index("details") < folded.index("table", folded.index("details"))
+    assert Page(report_of(results())).data["quantities"]["residual"]["inner"]
+
+
+def test_constants_have_no_band_and_rounding_is_zero():
+    data = results(learner=("pdgd-ops", "best-feasible"))
+    for name, value in (("regret", 5.457e-12), ("violation", 1.81e-11)):
+        data[name].loc[{"learner": "best-feasible"}] = value
+    text = report_of(data)
+    assert "1.5 to 1.5" not in text  # OPT
+    assert "e-12" not in text
+    head, _, exact = Page(text).tables[1]
+    assert (exact[head.index("regret")], exact[head.index("violation")]) == ("0", "0")
+
+
+def test_the_report_says_whether_violation_has_stopped():
+    data = results(constraints=1, checkpoints=20)
+    data["violations"][..., 0] = np.minimum(data.episode, 500).values[0]  # 1 each, and then none
+    head, row = Page(report_of(data)).tables[1]
+    assert row[head.index("violation per episode, last tenth")] == "0"
+    data["violations"][..., 0] = data.episode.values[0]
+    head, row = Page(report_of(data)).tables[1]
+    assert row[head.index("violation per episode, last tenth")] == "1"
+
+
+def test_the_results_say_what_the_columns_are():
+    data = results()
+    said = "cumulative positive part of the mean constraint"
+    data["positive_violation"].attrs = {"long_name": said, "units": "cost"}
+    page = Page(report_of(data))
+    assert f"{said} (cost)" in page.text
+    assert page.data["quantities"]["positive_violation"]["axis"] == f"{said} (cost)"
+
+
 def test_the_table_of_guarantees_shows_the_run_closest_to_its_bound():
     data = results(learner=("pdgd-ops", "uniform"), seeds=2)
     data["certificate_measured"][..., 0, 1, 1] = 4.0  # of the second seed of pdgd-ops
-    *_, every, each = Page(report_of(data)).tables
+    *_, every, each = Page(report_of(data)).tables  # all apply: nothing is folded away
     rows = {row[0]: row[1:] for row in every[1:]}
     assert rows["multipliers in their box"][:4] == ["4", "5.623", "0.7113", "2 of 4"]
     assert rows["violation, Theorem 6"][4] == "fails in 2 runs"
     assert rows["regret, Theorem 6"][4] == "holds"
     assert [row[-1] for row in each[1:3]] == ["holds", "does not apply"]
+
+
+def test_guarantees_that_do_not_apply_are_folded_away():
+    data = results(learner=("pdgd-ops",))
+    name = "regret, by the largest multiplier"
+    unfit = data.certificate == name
+    data["certificate_status"] = data.certificate_status.where(~unfit, "does not apply")
+    data["certificate_reason"] = data.certificate_reason.where(~unfit, "because")
+    text = report_of(data)
+    *_, applied, folded = Page(text).tables
+    assert name not in [row[0] for row in applied]
+    assert [row[0] for row in folded[1:]] == [name]
+    assert folded[1][1] == "does not apply"
+    assert "Not applicable to these runs: 1 guarantee<" in text
+    order = [
+        text.index(f'<section id="{name}">') for name in ("results", "figures", "certificates")
+    ]
+    assert order == sorted(order)
+    # "regret, Theorem 6" needs no small print "Theorem 6, regret".
+    assert "<small>Theorem 6, regret</small>" not in text
+    assert "<small>Theorem 5, regret</small>" in text
+
+
+def test_what_cannot_fail_does_not_hold():
+    data = vacuous(results(learner=("pdgd-ops", "uniform")), "regret, Theorem 6")
+    page = Page(report_of(data))  # the results of older versions have no trivial bound
+    head, first, _ = page.tables[1]
+    assert first[head.index("guarantees")] == "4 hold, 1 fail"
+    assert "1 vacuous" in report_of(data)
+    *_, every, _ = page.tables
+    assert {row[0]: row[5] for row in every[1:]}["regret, Theorem 6"] == "vacuous"
+    trivial = data.certificate_bound.copy(data=np.full(data.certificate_bound.shape, 24502.0))
+    assert "trivial: 24,502" in report_of(data.assign(certificate_trivial=trivial))
 
 
 def test_unconverged_and_unfinished_runs_are_announced():
@@ -136,7 +231,22 @@ def test_what_was_run_is_said():
     for word in ("made up", "key 7", "solver newton", "jax 0.10.0", "2026-01-01 00:00 UTC."):
         assert word in " ".join(words.split())
     first, *_ = Page(text).tables
-    assert first[1] == ["here", "random", "sizes = 1, 3, 3, 1, num_actions = 2"]
+    assert first[1][:3] == ["here", "random", "sizes = 1, 3, 3, 1, num_actions = 2"]
+    assert first[0][3:] == ["rho", "optimal multiplier"]
+    assert first[1][3] == "0.5"
+    cmdp = make("random", sizes=(1, 3, 3, 1), num_actions=2)
+    best = oracle.optimum(cmdp.mdp, cmdp.rewards.mean(), cmdp.constraints.mean())
+    assert float(first[1][4]) == pytest.approx(best.multipliers[0], rel=1e-3)  # four digits
+    assert "A random CMDP in the manner of Garnet" in text
+
+
+def test_instances_of_other_modules_are_reported_without_a_description():
+    data = results()
+    configuration = json.loads(data.attrs["configuration"])
+    configuration["instance"][0]["make"] = "somebody's own"
+    page = Page(report_of(data.assign_attrs(configuration=json.dumps(configuration))))
+    assert page.tables[0][1][1] == "somebody's own"
+    assert page.tables[0][1][3:] == ["0.5", "-"]
 
 
 def test_the_figures_hold_the_bands():
@@ -151,6 +261,32 @@ def test_the_figures_hold_the_bands():
     regret, violation = page["horizons"]
     assert (regret["slope"], violation["slope"]) == pytest.approx((0.5, 0.75))
     assert regret["horizon"] == [100, 1000]
+
+
+def test_seeds_are_kept_for_paired_differences():
+    data = results(seeds=4, learner=("pdgd-ops", "uniform"))
+    page = Page(report_of(data)).data
+    place = page["measures"].index("regret")
+    for cell, name in zip(page["cells"], ("pdgd-ops", "uniform"), strict=True):
+        expected = data.regret.sel(learner=name).isel(checkpoint=-1).squeeze().values
+        np.testing.assert_allclose(cell["ends"][place]["seeds"], expected, rtol=1e-4)
+        median, low, high = np.quantile(expected, (0.5, 0.1, 0.9))
+        np.testing.assert_allclose(cell["tradeoff"]["regret"], (median, low, high), rtol=1e-4)
+    assert [cell["colour"] for cell in page["cells"]] == [0, 6]
+
+
+@pytest.mark.parametrize("streams", ["paired", "independent", None])
+def test_seeds_are_compared_one_by_one_only_if_they_share_their_streams(streams):
+    data = results(seeds=4, learner=("pdgd-ops", "uniform"))
+    configuration = json.loads(data.attrs["configuration"]) | {"streams": streams}
+    data.attrs["configuration"] = json.dumps(configuration)
+    if streams is None:
+        del data.attrs["configuration"]
+    page = Page(report_of(data))
+    assert page.data["paired"] == (streams == "paired")
+    words = " ".join(page.text)
+    assert ("differences seed by seed" in words) == (streams == "paired")
+    assert ("cannot be compared one by one" in words) == (streams != "paired")
 
 
 def test_many_cells_have_fewer_points_each(monkeypatch):
@@ -225,6 +361,21 @@ def test_pdgd_report_writes_one_file(pdgd, folder, tmp_path):
         (["--format", "pdf", "--select", "horizon=100"], "regret.pdf", b"%PDF"),
         (["--figure", "horizons", "--guides", "--out", "x.svg"], "x.svg", b"<?xml"),
         (["--figure", "policy", "--format", "png"], "policy.png", b"\x89PNG"),
+        (["--log", "--guides", "--facet", "learner", "--width", "page"], "regret.pdf", b"%PDF"),
+        (
+            [
+                "--figure",
+                "tradeoff",
+                "--legend",
+                "right",
+                "--label",
+                "uniform=chance",
+                "--title",
+                "A",
+            ],
+            "tradeoff.pdf",
+            b"%PDF",
+        ),
     ],
 )
 def test_pdgd_plot_writes_a_figure(pdgd, folder, tmp_path, words, file, start):
@@ -239,6 +390,36 @@ def test_pdgd_plot_writes_a_figure(pdgd, folder, tmp_path, words, file, start):
         assert "horizon 1000, seed 0 drawn" in out
 
 
+def test_several_values_can_be_selected(pdgd, folder, tmp_path):
+    for words in (
+        ["--select", "learner=pdgd-ops,uniform", "--select", "horizon=1e2"],
+        ["--select", "learner=uniform", "--select", "learner=pdgd-ops", "--select", "horizon=100"],
+    ):
+        code, _, err = pdgd("report", folder, "--out", "mine.html", "--force", *words)
+        assert (code, err) == (0, "")
+        page = Page((tmp_path / "mine.html").read_text())
+        assert [cell["label"] for cell in page.data["cells"]] == ["pdgd-ops", "uniform"]
+
+
+@pytest.fixture(scope="module")
+def instances(tmp_path_factory):
+    path = tmp_path_factory.mktemp("sweep") / "results"
+    with Store.create(path, {"name": "made up"}) as store:
+        store.save_results(results(instance=("a", "b"), learner=("pdgd-ops", "uniform")))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("words", "panels"),
+    [([], 2), (["--facet", "instance"], 2), (["--facet", "none"], 1), (["--figure", "solver"], 2)],
+)
+def test_instances_are_drawn_in_panels(pdgd, instances, monkeypatch, words, panels):
+    drawn = []
+    monkeypatch.setattr("pdgd_jax.plots.save", lambda axes, *_, **__: drawn.append(axes))
+    assert pdgd("plot", instances, *words)[0] == 0
+    assert np.size(np.asarray(drawn[0], object)) == panels
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -249,6 +430,11 @@ def test_pdgd_plot_writes_a_figure(pdgd, folder, tmp_path, words, file, start):
         (["plot", "DIR", "--select", "colour=3"], "NAME being one of instance, learner"),
         (["plot", "DIR", "--select", "learner=me"], "learner is one of pdgd-ops, uniform"),
         (["plot", "DIR", "--figure", "radius", "--bounds"], "the figure radius has no bounds"),
+        (["plot", "DIR", "--figure", "policy", "--log"], "the figure policy has no log"),
+        (["plot", "DIR", "--figure", "solver", "--facet", "instance"], "solver has no panels"),
+        (["plot", "DIR", "--facet", "colour"], "made by one of instance, learner, rates"),
+        (["plot", "DIR", "--label", "pdgd-ops"], "--label pdgd-ops: write NAME=WORDS"),
+        (["plot", "DIR", "--select", "learner=uniform,me"], "learner is one of pdgd-ops, uniform"),
         (["plot", "elsewhere"], "elsewhere"),
         (["report", "elsewhere"], "elsewhere"),
         (["report", "DIR", "--out", "x.pdf"], "--out must end in .html"),
@@ -259,6 +445,22 @@ def test_bad_input_is_one_sentence_and_exit_code_2(pdgd, folder, words, sentence
     assert (code, out) == (2, "")
     assert sentence in " ".join(err.split())
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "file"),
+    [(["plot", "--format", "svg"], "regret.svg"), (["report", "--out", "page.html"], "page.html")],
+)
+def test_a_file_is_replaced_only_by_force(pdgd, folder, tmp_path, words, file):
+    """As `pdgd run` does."""
+    (tmp_path / file).write_text("precious")
+    command, *rest = words
+    code, out, err = pdgd(command, folder, *rest)
+    assert (code, out) == (2, "")
+    assert f"{file} exists already; choose another name, remove it, or say --force" in err
+    assert (tmp_path / file).read_text() == "precious"
+    assert pdgd(command, folder, *rest, "--force")[0] == 0
+    assert (tmp_path / file).read_text() != "precious"
 
 
 def test_every_figure_is_named_in_the_help():

@@ -25,7 +25,7 @@ from pdgd_jax import (
     value_of,
 )
 from pdgd_jax.learners import Learner
-from pdgd_jax.metrics import Comparators, Worst
+from pdgd_jax.metrics import Comparators, Worst, sums_of
 from pdgd_jax.simulate import _run, advance, checkpoint_episodes, start
 from tests.conftest import QUICK
 
@@ -100,7 +100,7 @@ def test_metrics_equal_a_plain_loop(cmdp, learner, history):
         path = rollout(play_key, cmdp.mdp, policy)
         return outcome, path, occupancy_of(cmdp.mdp, policy)
 
-    P = np.asarray(cmdp.mdp.transition)
+    P, mean = np.asarray(cmdp.mdp.transition), np.asarray(cmdp.constraints.mean())
     totals = np.zeros(5)
     largest_loss = largest = 0.0
     dual_terms = []
@@ -117,7 +117,7 @@ def test_metrics_equal_a_plain_loop(cmdp, learner, history):
             sampled,
             np.abs(q - believed).sum(),
             cost,
-            max(cost, 0),
+            max((mean[0] * q.sum(-1)).sum(), 0),
         ]
         radii = np.asarray(state.primal.confidence.radius)[np.asarray(cmdp.layers.action_mask)]
         radius = np.minimum(radii, 2).mean()
@@ -129,7 +129,10 @@ def test_metrics_equal_a_plain_loop(cmdp, learner, history):
         after = carry.learner
         largest = max(largest, float(after.dual.multipliers.sum()))
         recorded = lane(history.metrics, t)
-        np.testing.assert_allclose(recorded.sums, totals, atol=1e-9)
+        sums = sums_of(recorded)
+        names = ("reward", "sampled_reward", "model_error", "violation", "positive_violation")
+        for name, total in zip(names, totals, strict=True):
+            np.testing.assert_allclose(sums[name].value, total, atol=1e-9, err_msg=name)
         np.testing.assert_allclose(recorded.multipliers, after.dual.multipliers, atol=1e-12)
         assert float(recorded.largest_loss) == pytest.approx(largest_loss, abs=1e-12)
         assert float(recorded.largest_multiplier) == pytest.approx(largest, abs=1e-12)
@@ -147,7 +150,7 @@ def test_metrics_equal_a_plain_loop(cmdp, learner, history):
 
 def test_the_worst_interval_is_the_largest_sum_of_any_interval():
     terms = np.random.default_rng(0).normal(size=(40, 3))
-    worst = Worst(jnp.zeros(3), jnp.full(3, -jnp.inf))
+    worst = Worst.none(3, float)
     for t, row in enumerate(terms):
         worst = worst.add(jnp.asarray(row))
         sums = np.concatenate([np.zeros((1, 3)), np.cumsum(terms[: t + 1], 0)])
@@ -182,7 +185,9 @@ def test_prefix_sums_are_recorded_for_adversaries_alone(cmdp):
     assert history.metrics.constraint_sum is None
     assert history.episode.tolist() == [7, 33, T]
     for k, t in enumerate((7, 33, T)):
-        np.testing.assert_allclose(history.metrics.reward_sum[k], table[:t].sum(0), atol=1e-12)
+        np.testing.assert_allclose(
+            history.metrics.reward_sum.value[k], table[:t].sum(0), atol=1e-12
+        )
 
 
 def test_checkpoints_change_nothing_but_when_one_looks(cmdp, learner, history):
@@ -439,7 +444,7 @@ def test_the_primal_player_alone_has_sublinear_regret_on_switching_losses():
         learner = uc_o_gdps(cmdp.layers, T, confidence_scale=0.3)
         keys = jax.random.split(jax.random.key(3), 4)
         many = jax.jit(jax.vmap(lambda key: run(key, cmdp, learner, T, checkpoints=1)))(keys)
-        average = np.asarray(many.metrics.reward_sum[0, -1]) / T
+        average = np.asarray(many.metrics.reward_sum.value[0, -1]) / T
         best = oracle.optimum(cmdp.mdp, average)
         return T * best.value - float(many.reward[:, -1].mean())
 

@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -598,6 +599,26 @@ def test_progress_of_a_sweep_that_has_just_begun(tmp_path):
     with Store.create(tmp_path / "new", IDENTITY) as store:
         assert store.progress().blocks == {}
         assert store.progress().running
+
+
+def test_processes_say_what_they_do_as_long_as_they_run(folder):
+    with Store.open(folder, write=True) as first:
+        with Store.open(folder, write=True, member=1) as second:
+            first.say({"state": "compiling"})
+            second.say({"state": "playing"})
+            first.say({"state": "playing"})
+            doing = Store.open(folder).progress().doing
+            assert [said.facts for said in doing] == [{"state": "playing"}] * 2
+            assert all(abs(said.time - time.time()) < 600 for said in doing)
+            left = (folder / "now.json").read_bytes()
+        assert len(first.progress().doing) == 1
+        flip(0.5)(folder / "now.json")
+        assert first.progress().doing == ()
+    assert list(folder.rglob("now*")) == []
+    (folder / "now.json").write_bytes(left)  # as one does that was killed
+    assert Store.open(folder).progress().doing == ()
+    with Store.open(folder, write=True) as store:
+        assert store.progress().doing == ()
 
 
 # A full disk

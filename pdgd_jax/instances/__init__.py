@@ -4,7 +4,14 @@ from pdgd_jax.instances.grid import grid
 from pdgd_jax.instances.gymnasium import from_gymnasium, gymnasium
 from pdgd_jax.instances.operations import bidding, inventory, recommender, riverswim, streaming
 from pdgd_jax.instances.random import no_slater, random
-from pdgd_jax.instances.registry import builder_of, make, options_of, register, registered
+from pdgd_jax.instances.registry import (
+    builder_of,
+    make,
+    make_for,
+    options_of,
+    register,
+    registered,
+)
 from pdgd_jax.instances.two_phase import two_phase
 
 __all__ = [
@@ -15,6 +22,7 @@ __all__ = [
     "gymnasium",
     "inventory",
     "make",
+    "make_for",
     "no_slater",
     "options_of",
     "random",

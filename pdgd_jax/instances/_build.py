@@ -4,12 +4,26 @@ from typing import Any
 
 import numpy as np
 
+from pdgd_jax._memory import check_memory
 from pdgd_jax.mdp import LayeredMDP
 
-__all__ = ["at_most", "fraction", "whole_number"]
+__all__ = ["MOST_EPISODES", "at_most", "check_size", "fraction", "whole_number"]
+
+MOST_EPISODES = 2**31 - 1  # they are counted in 32 bits
 
 
-def at_most(mdp: LayeredMDP, cost: Any, budget: float) -> Any:
+def check_size(layers: int, states: int, actions: int, constraints: int = 1) -> None:
+    """Refuse, before anything is made, an instance that does not fit into memory."""
+    pairs = layers * states * actions
+    # Four arrays like the transitions are there at once, and half a dozen like the constraints.
+    needed = 8 * pairs * (4 * states + 6 * constraints)
+    check_memory(
+        f"an instance of {layers:,} layers with up to {states:,} states and {actions:,} actions",
+        needed,
+    )
+
+
+def at_most(mdp: LayeredMDP, cost: Any, budget: float, name: str = "budget") -> Any:
     r"""The constraint "an episode costs at most `budget` on average", `[L, S, A]`.
 
     Every layer carries the unit mass, so that $g = c - b/L$ has $g^\top q = c^\top q - b$.
@@ -18,12 +32,13 @@ def at_most(mdp: LayeredMDP, cost: Any, budget: float) -> Any:
       mdp: the MDP.
       cost: `[L, S, A]`, in [0, 1].
       budget: $b$, in [0, L].
+      name: of the option, for errors.
     """
     mask = np.asarray(mdp.layers.action_mask)
     num_layers = len(mdp.layers.sizes) - 1
     if not 0 <= budget <= num_layers:
         raise ValueError(
-            f"the budget of an episode of {num_layers} steps lies in [0, {num_layers}]; "
+            f"the {name} of an episode of {num_layers} steps lies in [0, {num_layers}]; "
             f"got {budget}."
         )
     return np.where(mask, np.asarray(cost, np.float64) - budget / num_layers, 0.0)
@@ -36,8 +51,10 @@ def fraction(name: str, value: float) -> float:
     return float(value)
 
 
-def whole_number(name: str, value: int, least: int) -> int:
-    """`value`, refused unless it is a whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} must be a whole number, at least {least}; got {value!r}.")
+def whole_number(name: str, value: int, least: int, most: int | None = None) -> int:
+    """`value`, refused unless it is a whole number of at least `least`, and at most `most`."""
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or value < least or (most is not None and value > most):
+        bounds = f"at least {least}" if most is None else f"from {least} to {most:,}"
+        raise ValueError(f"{name} must be a whole number, {bounds}; got {value!r}.")
     return int(value)

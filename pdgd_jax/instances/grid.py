@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pdgd_jax.cmdp import CMDP
-from pdgd_jax.instances._build import at_most, fraction, whole_number
+from pdgd_jax.instances._build import at_most, check_size, fraction, whole_number
 from pdgd_jax.processes import around
 from pdgd_jax.unroll import unroll
 
@@ -47,6 +47,7 @@ def grid(
     """
     shape = (whole_number("rows", rows, 1), whole_number("columns", columns, 1))
     N = rows * columns
+    check_size(whole_number("horizon", horizon, 1), N, len(_MOVES))
     for cell in hazards:
         if np.shape(cell) != (2,):
             raise ValueError(f"a hazard is a cell (row, column); got {cell!r}.")

@@ -3,7 +3,7 @@
 import numpy as np
 
 from pdgd_jax.cmdp import CMDP
-from pdgd_jax.instances._build import at_most, whole_number
+from pdgd_jax.instances._build import at_most, check_size, whole_number
 from pdgd_jax.processes import around
 from pdgd_jax.unroll import unroll
 
@@ -72,7 +72,8 @@ def inventory(
       rewards: the kind of process (`pdgd_jax.processes.KINDS`).
       constraints: likewise.
     """
-    stock = np.arange(whole_number("capacity", capacity, 1) + 1)
+    check_size(horizon, whole_number("capacity", capacity, 1) + 1, 4, 2)
+    stock = np.arange(capacity + 1)
     orders = np.arange(4)
     demand, chance = np.arange(4), np.array([0.2, 0.4, 0.3, 0.1])
     available = np.minimum(stock[:, None] + orders, capacity)[..., None]  # [N, A, 1]
@@ -84,8 +85,8 @@ def inventory(
     delivered = np.broadcast_to((orders > 0).astype(float), held.shape)
     G = np.stack(
         [
-            at_most(mdp, mdp.from_flat(held), holding_budget),
-            at_most(mdp, mdp.from_flat(delivered), delivery_budget),
+            at_most(mdp, mdp.from_flat(held), holding_budget, "holding_budget"),
+            at_most(mdp, mdp.from_flat(delivered), delivery_budget, "delivery_budget"),
         ]
     )
     reward = mdp.from_flat((sold / demand.max()) @ chance)
@@ -133,7 +134,7 @@ def recommender(
         raise ValueError(f"education_target lies in [0, {horizon}]; got {education_target}.")
     G = np.stack(
         [
-            at_most(mdp, mdp.from_flat(reports), offence_budget),
+            at_most(mdp, mdp.from_flat(reports), offence_budget, "offence_budget"),
             # "at least" is "at most" of the items that do not teach.
             at_most(mdp, mdp.from_flat(1 - teaches), horizon - education_target),
         ]
@@ -166,6 +167,7 @@ def riverswim(
       constraints: likewise.
     """
     N = whole_number("num_states", num_states, 2)
+    check_size(horizon, N, 2)
     place = np.arange(N)
     left = np.eye(N)[np.maximum(place - 1, 0)]
     right = 0.35 * np.eye(N)[np.minimum(place + 1, N - 1)] + 0.6 * np.eye(N) + 0.05 * left
@@ -174,7 +176,7 @@ def riverswim(
     pay = np.zeros((N, 2))
     pay[0, 0], pay[-1, 1] = 0.05, 1.0
     stroke = np.broadcast_to(np.array([0.0, 1.0]), (N, 2))
-    G = at_most(mdp, mdp.from_flat(stroke), effort_budget)[None]
+    G = at_most(mdp, mdp.from_flat(stroke), effort_budget, "effort_budget")[None]
     return CMDP(mdp, around(mdp.from_flat(pay), rewards), around(G, constraints))
 
 
@@ -202,7 +204,8 @@ def streaming(
       rewards: the kind of process (`pdgd_jax.processes.KINDS`).
       constraints: likewise.
     """
-    buffer = np.arange(whole_number("capacity", capacity, 1) + 1)
+    check_size(horizon, whole_number("capacity", capacity, 1) + 1, 2)
+    buffer = np.arange(capacity + 1)
     arrives = np.array([0.4, 0.9])[None, :, None]
     plays = np.where(buffer > 0, 0.6, 0.0)[:, None, None]
     levels = np.eye(capacity + 1)
@@ -217,5 +220,5 @@ def streaming(
     mdp = unroll(P, start=0, horizon=whole_number("horizon", horizon, 1))
     smooth = np.repeat((buffer > 0).astype(float)[:, None], 2, axis=1)
     fast = np.broadcast_to(np.array([0.0, 1.0]), (capacity + 1, 2))
-    G = at_most(mdp, mdp.from_flat(fast), fast_budget)[None]
+    G = at_most(mdp, mdp.from_flat(fast), fast_budget, "fast_budget")[None]
     return CMDP(mdp, around(mdp.from_flat(smooth), rewards), around(G, constraints))

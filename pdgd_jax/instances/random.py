@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pdgd_jax.cmdp import CMDP
-from pdgd_jax.instances._build import at_most, fraction, whole_number
+from pdgd_jax.instances._build import at_most, check_size, fraction, whole_number
 from pdgd_jax.layers import Layers
 from pdgd_jax.mdp import LayeredMDP
 from pdgd_jax.oracle import optimum
@@ -50,7 +50,8 @@ def random(
     m = whole_number("num_constraints", num_constraints, 1)
     share = fraction("tightness", tightness)
     rng = np.random.default_rng(whole_number("seed", seed, 0))
-    mdp = _garnet(rng, sizes, num_actions, whole_number("branching", branching, 0))
+    branching = whole_number("branching", branching, 0)
+    mdp = _garnet(rng, sizes, num_actions, branching, num_constraints=m)
     mask = np.asarray(mdp.layers.action_mask)
     reward = np.where(mask, rng.uniform(size=mask.shape), 0)
     costs = np.where(mask, (2 * reward + rng.uniform(size=(m, *mask.shape))) / 3, 0)
@@ -86,9 +87,9 @@ def no_slater(
       num_actions: actions of every state, at least 2.
       seed: of the instance.
       rewards: the kind of process (`pdgd_jax.processes.KINDS`).
-      constraints: likewise. "adaptive" makes rho negative, and so do "phases" and "drift" with
-        fewer than 4 actions; from 4 on there are two free actions that these move against each
-        other, which cancels, and rho stays 0.
+      constraints: likewise. "adaptive" and "corrupted" make rho negative, as far as it is known
+        before a run, and so do "phases" and "drift" with fewer than 4 actions; from 4 on there are
+        two free actions that these move against each other, which cancels, and rho stays 0.
     """
     whole_number("num_actions", num_actions, 2)
     rng = np.random.default_rng(whole_number("seed", seed, 0))
@@ -105,9 +106,16 @@ def no_slater(
 
 
 def _garnet(
-    rng: np.random.Generator, sizes: Sequence[int], num_actions: int, branching: int
+    rng: np.random.Generator,
+    sizes: Sequence[int],
+    num_actions: int,
+    branching: int,
+    num_constraints: int = 1,
 ) -> LayeredMDP:
-    layers = Layers.from_sizes(sizes, whole_number("num_actions", num_actions, 1))
+    whole_number("num_actions", num_actions, 1)
+    if len(sizes) > 1 and min(sizes) > 0:  # what else is wrong with them is said by Layers
+        check_size(len(sizes) - 1, max(sizes), num_actions, num_constraints)
+    layers = Layers.from_sizes(sizes, num_actions)
     L, S, A = layers.shape
     P: Any = np.zeros((L, S, A, S))
     for layer, (size, following) in enumerate(itertools.pairwise(sizes)):

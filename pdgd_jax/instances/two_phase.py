@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from pdgd_jax.cmdp import CMDP
-from pdgd_jax.instances._build import whole_number
+from pdgd_jax.instances._build import MOST_EPISODES, whole_number
 from pdgd_jax.layers import Layers
 from pdgd_jax.mdp import LayeredMDP
 from pdgd_jax.processes import Constant, Phases
@@ -29,11 +29,12 @@ def two_phase(ending: str = "tight", num_episodes: int = 10_000) -> CMDP:
 
     Args:
       ending: "tight" or "relaxed".
-      num_episodes: T; the second half begins at T/2, rounded down, and lasts.
+      num_episodes: T, that of the run unless it is given; the second half begins at T/2, rounded
+        down, and lasts.
     """
     if ending not in ("tight", "relaxed"):
         raise ValueError(f'ending must be "tight" or "relaxed"; got {ending!r}.')
-    half = whole_number("num_episodes", num_episodes, 2) // 2
+    half = max(whole_number("num_episodes", num_episodes, 1, MOST_EPISODES) // 2, 1)
     stay: Any = np.ones((1, 1, 2, 1))
     mdp = LayeredMDP(Layers.from_sizes((1, 1), num_actions=2), stay)
     first, second = [1.0, -1.0], ([1.0, -0.25] if ending == "tight" else [-1.0, -1.0])

@@ -78,6 +78,6 @@ def rates_of(
         if not is_concrete(value):
             continue
         number = np.asarray(value)
-        if not np.all(np.isfinite(number) & (number > 0)):
-            raise ValueError(f"the rate {name} must be positive and finite; got {value}.")
+        if number.dtype.kind not in "iuf" or not np.all(np.isfinite(number) & (number > 0)):
+            raise ValueError(f"the rate {name} must be positive and finite; got {value!r}.")
     return Rates(jnp.asarray(primal, float), jnp.asarray(dual, float))

@@ -4,7 +4,9 @@ Each function draws one figure and returns its Axes. Results come as a Dataset (
 `open_results` or `dataset_of`) or as an `Evaluation`, where that holds the numbers. Without `ax` a
 new pyplot figure is made in the style below, and a notebook shows it; with `ax` the caller's style
 is kept. Lines are medians over seeds, bands lie between the `quantiles`, and legends name what
-differs between curves and nothing else. `save` writes a file with embedded fonts.
+differs between curves and nothing else. A learner has the same colour in every figure. A `Look`
+chooses the width and the legend, `facets` draws a figure for each instance, and `save` writes a
+file with embedded fonts.
 
 Example:
   >>> from pdgd_jax import plots
@@ -15,8 +17,8 @@ Example:
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pdgd_jax.plots.canvas import COLUMN_WIDTH, STYLE, save
-from pdgd_jax.plots.endings import certificates, horizons
+from pdgd_jax.plots.canvas import COLUMN_WIDTH, PAGE_WIDTH, STYLE, Look, save
+from pdgd_jax.plots.endings import certificates, horizons, tradeoff
 from pdgd_jax.plots.episodes import (
     multipliers,
     positive_violation,
@@ -27,12 +29,16 @@ from pdgd_jax.plots.episodes import (
     violation,
 )
 from pdgd_jax.plots.instances import grid, occupancy, policy
+from pdgd_jax.plots.panels import facets
 
 __all__ = [
     "COLUMN_WIDTH",
     "FIGURES",
+    "PAGE_WIDTH",
     "STYLE",
+    "Look",
     "certificates",
+    "facets",
     "grid",
     "horizons",
     "multipliers",
@@ -44,6 +50,7 @@ __all__ = [
     "reward",
     "save",
     "solver",
+    "tradeoff",
     "violation",
 ]
 
@@ -53,6 +60,7 @@ FIGURES: Mapping[str, Callable[..., Any]] = {
     "positive-violation": positive_violation,
     "multipliers": multipliers,
     "reward": reward,
+    "tradeoff": tradeoff,
     "horizons": horizons,
     "radius": radius,
     "solver": solver,

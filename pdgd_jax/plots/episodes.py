@@ -1,24 +1,40 @@
 """Figures against episodes."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import xarray
 
-from pdgd_jax.curves import Cell, Quantity, as_dataset, band_of, cells_of, quantity_of
+from pdgd_jax.curves import (
+    Band,
+    Cell,
+    Quantity,
+    Style,
+    as_dataset,
+    axis_of,
+    band_of,
+    cells_of,
+    makes_promises,
+    quantity_of,
+    styles_of,
+)
 from pdgd_jax.evaluation import Evaluation
 from pdgd_jax.plots.canvas import (
     COLOURS,
+    COLUMN,
     DASHES,
     GREY,
     WARNING,
+    Look,
     canvas,
     draw_guides,
     finish,
+    logarithmic,
     plain,
     refuse_crowd,
+    statistic,
 )
 
 if TYPE_CHECKING:
@@ -44,7 +60,9 @@ def regret(
     alpha: bool = False,
     bounds: bool = False,
     guides: bool = False,
+    log: bool = False,
     quantiles: tuple[float, float] = (0.1, 0.9),
+    look: Look = COLUMN,
     ax: "Axes | None" = None,
 ) -> "Axes":
     r"""Cumulative regret $R_t$ against episodes.
@@ -54,8 +72,11 @@ def regret(
       alpha: draw the $\alpha$-regret, which is what adversarial constraints allow to bound.
       bounds: mark the paper's bounds that apply, at $T$, where they hold; the axis becomes
         logarithmic above the curves if bounds are far away.
-      guides: draw $\sqrt t$ and $t^{3/4}$ through the end of the highest curve.
+      guides: draw $\sqrt t$ and $t^{3/4}$ through the end of the highest curve of a learner; a
+        fixed policy, such as `uniform`, learns at no rate.
+      log: logarithmic axes; if values are not positive, the vertical one is linear around 0.
       quantiles: between which the band lies.
+      look: width, legend, title.
       ax: where to draw; a new figure by default.
 
     Returns:
@@ -63,7 +84,7 @@ def regret(
     """
     name = "alpha_regret" if alpha else "regret"
     prefix = "regret," if bounds and not alpha else None
-    return _against_episodes(source, name, prefix, guides, quantiles, ax)
+    return _against_episodes(source, name, quantiles, look, ax, prefix, guides, log)
 
 
 def violation(
@@ -71,7 +92,9 @@ def violation(
     *,
     bounds: bool = False,
     guides: bool = False,
+    log: bool = False,
     quantiles: tuple[float, float] = (0.1, 0.9),
+    look: Look = COLUMN,
     ax: "Axes | None" = None,
 ) -> "Axes":
     r"""Cumulative violation $V_t$ of the worst constraint: good episodes pay for bad ones.
@@ -80,35 +103,45 @@ def violation(
       source: the results.
       bounds: as in `regret`.
       guides: as in `regret`.
+      log: as in `regret`.
       quantiles: between which the band lies.
+      look: width, legend, title.
       ax: where to draw; a new figure by default.
 
     Returns:
       The Axes.
     """
     prefix = "violation," if bounds else None
-    return _against_episodes(source, "violation", prefix, guides, quantiles, ax)
+    return _against_episodes(source, "violation", quantiles, look, ax, prefix, guides, log)
 
 
 def positive_violation(
     source: Results,
     *,
     guides: bool = False,
+    log: bool = False,
     quantiles: tuple[float, float] = (0.1, 0.9),
+    look: Look = COLUMN,
     ax: "Axes | None" = None,
 ) -> "Axes":
-    r"""Cumulative positive violation $\sum_t [G_t^\top q_t]_+$ of the worst constraint.
+    r"""Cumulative positive part of the violation, of the worst constraint: nothing makes up for it.
+
+    Of which constraints, the drawn ones or their means, the results say: their `long_name` is the
+    label of the axis.
 
     Args:
       source: the results.
       guides: as in `regret`.
+      log: as in `regret`.
       quantiles: between which the band lies.
+      look: width, legend, title.
       ax: where to draw; a new figure by default.
 
     Returns:
       The Axes.
     """
-    return _against_episodes(source, "positive_violation", None, guides, quantiles, ax)
+    name = "positive_violation"
+    return _against_episodes(source, name, quantiles, look, ax, guides=guides, log=log)
 
 
 def multipliers(
@@ -116,6 +149,7 @@ def multipliers(
     *,
     bounds: bool = False,
     quantiles: tuple[float, float] = (0.1, 0.9),
+    look: Look = COLUMN,
     ax: "Axes | None" = None,
 ) -> "Axes":
     r"""The multipliers $\lambda_t$ against episodes, one curve for each constraint.
@@ -126,26 +160,32 @@ def multipliers(
       source: the results.
       bounds: mark the ceiling $T^{1/4}$, and $\zeta$ of Theorem 4 where that applies.
       quantiles: between which the band lies.
+      look: width, legend, title.
       ax: where to draw; a new figure by default.
 
     Returns:
       The Axes.
     """
     prefix = "multipliers " if bounds else None
-    return _against_episodes(source, "multipliers", prefix, False, quantiles, ax)
+    return _against_episodes(source, "multipliers", quantiles, look, ax, prefix)
 
 
 def reward(
     source: xarray.Dataset,
     *,
     quantiles: tuple[float, float] = (0.1, 0.9),
+    look: Look = COLUMN,
     ax: "Axes | None" = None,
 ) -> "Axes":
     r"""The average reward of the episodes so far, and (thin) the optimum of the same episodes.
 
+    Against an adversary that optimum is another one after every episode, and may go up and down:
+    the legend then calls it OPT of the episodes so far.
+
     Args:
       source: the results.
       quantiles: between which the band lies.
+      look: width, legend, title.
       ax: where to draw; a new figure by default.
 
     Returns:
@@ -153,41 +193,39 @@ def reward(
     """
     dataset = as_dataset(source)
     quantity = quantity_of("reward", dataset)
-    curves = _curves(dataset, quantity)
-    with canvas(ax) as axes:
-        for curve in curves:
+    cells = cells_of(dataset)
+    with canvas(ax, look) as axes:
+        for curve in _curves(dataset, quantity, cells):
             _draw(axes, curve, quantiles)
-        seen: set[bytes] = set()
-        for curve in curves:  # learners on the same instance share the optimum
-            data = curve.cell.data
-            band = band_of(data["opt"], data["episode"], quantiles)
-            mark = band.median.tobytes() + band.episode.tobytes()
-            if mark not in seen:
-                label = "OPT" if not seen else None
-                axes.plot(band.episode, band.median, color=GREY, lw=0.8, label=label)
-            seen.add(mark)
-        finish(axes, quantity.axis, ax is None)
+        _draw_optima(axes, cells, quantiles)
+        across = "episodes" + statistic(dataset, quantiles, "band")
+        finish(axes, axis_of(quantity, dataset), look, ax is None, across=across)
     return axes
 
 
 def radius(
     source: xarray.Dataset,
     *,
+    log: bool = False,
     quantiles: tuple[float, float] = (0.1, 0.9),
+    look: Look = COLUMN,
     ax: "Axes | None" = None,
 ) -> "Axes":
     r"""How well the transitions are known: the mean confidence radius, 2 where nothing is.
 
     Args:
       source: the results.
+      log: as in `regret`.
       quantiles: between which the band lies.
+      look: width, legend, title.
       ax: where to draw; a new figure by default.
 
     Returns:
       The Axes.
     """
-    axes = _against_episodes(source, "radius", None, False, quantiles, ax)
-    axes.set_ylim(bottom=0)
+    axes = _against_episodes(source, "radius", quantiles, look, ax, log=log)
+    if not log:
+        axes.set_ylim(bottom=0)
     return axes
 
 
@@ -195,6 +233,7 @@ def solver(
     source: xarray.Dataset,
     *,
     quantiles: tuple[float, float] = (0.1, 0.9),
+    look: Look = COLUMN,
     ax: "Sequence[Axes] | NDArray | None" = None,
 ) -> NDArray:
     """The projections: iterations per episode, and the largest residual so far.
@@ -205,6 +244,7 @@ def solver(
     Args:
       source: the results.
       quantiles: between which the band lies.
+      look: width, legend, title.
       ax: two Axes to draw on; a new figure by default.
 
     Returns:
@@ -217,17 +257,19 @@ def solver(
         raise ValueError("no learner of these results projects anything: there is no solver.")
     if ax is not None and np.size(np.asarray(ax, object)) != 2:
         raise ValueError("the figure of the solver needs two Axes: iterations and residuals.")
-    with canvas(ax, rows=2, height=3.2) as axes:
+    with canvas(ax, look, rows=2, height=3.2) as axes:
         for place, quantity in zip(axes, quantities, strict=True):
             for curve in _curves(dataset, quantity, drawn):
                 _draw(place, curve, quantiles)
         axes[0].set_ylim(0, 1.1 * axes[0].get_ylim()[1])
-        finish(axes[0], quantities[0].axis, ax is None)
+        across = "episodes" + statistic(dataset, quantiles, "band")
+        finish(axes[0], axis_of(quantities[0], dataset), look, ax is None, across=across)
         axes[0].set_xlabel("")
         axes[1].set_yscale("log")
         low, high = (math.log10(limit) for limit in axes[1].get_ylim())
         axes[1].set_ylim(10.0 ** math.floor(low), 10.0 ** math.ceil(high))
-        finish(axes[1], quantities[1].axis, ax is None, legended=False)
+        label = axis_of(quantities[1], dataset)
+        finish(axes[1], label, look, ax is None, across=across, legended=False)
         stuck = _unconverged(drawn)
         if stuck:
             axes[0].set_title(
@@ -245,56 +287,56 @@ class _Curve(NamedTuple):
     cell: Cell
     values: xarray.DataArray  # [seed, checkpoint]
     label: str | None
-    colour: int
-    dash: int
+    style: Style
 
 
 def _against_episodes(
     source: Results,
     name: str,
-    bounds: str | None,
-    guides: bool,
     quantiles: tuple[float, float],
+    look: Look,
     ax: "Axes | None",
+    bounds: str | None = None,
+    guides: bool = False,
+    log: bool = False,
 ) -> "Axes":
     dataset = as_dataset(source)
     quantity = quantity_of(name, dataset)
     cells = cells_of(dataset)
     curves = _curves(dataset, quantity, cells)
-    with canvas(ax) as axes:
+    with canvas(ax, look) as axes:
         if quantity.label.endswith(("regret", "violation")):
             axes.axhline(0, color="black", lw=0.4)
-        ends = [_draw(axes, curve, quantiles) for curve in curves]
+        bands = [_draw(axes, curve, quantiles) for curve in curves]
+        across = "episodes" + statistic(dataset, quantiles, "band")
+        if log:
+            across += logarithmic(axes, bands)
         if guides:
-            highest = int(np.nanargmax(ends))
-            last = float(curves[highest].cell.data["episode"][-1])
-            if ends[highest] > 0:  # what falls needs no guide
-                draw_guides(axes, np.linspace(0, last, 200), ends[highest], "t")
+            _draw_guides(axes, curves, bands)
         if bounds is not None:
-            _draw_bounds(axes, curves, bounds, ends)
-        for cell in cells:
-            if all(curve.cell is not cell for curve in curves):
-                axes.plot([], [], " ", label=plain(f"{cell.label}: none"))
-        finish(axes, quantity.axis, ax is None)
+            _draw_bounds(axes, curves, bounds, None if log else bands)
+        _name_missing(axes, cells, curves)
+        finish(axes, axis_of(quantity, dataset), look, ax is None, across=across)
     return axes
 
 
-def _curves(
-    dataset: xarray.Dataset, quantity: Quantity, cells: list[Cell] | None = None
-) -> list[_Curve]:
-    """A colour for each cell, a dash for each constraint, or for each cell if there is one."""
-    curves = []
-    for colour, cell in enumerate(cells_of(dataset) if cells is None else cells):
+def _curves(dataset: xarray.Dataset, quantity: Quantity, cells: list[Cell]) -> list[_Curve]:
+    """One for each cell, or for each of its constraints; every one drawn in its own way."""
+    found: list[tuple[Cell, xarray.DataArray, str | None]] = []
+    for cell in cells_of(dataset):  # those that are not drawn keep their styles
         values = quantity.of(cell.data)
         if "constraint" not in values.dims:
-            curves.append(_Curve(cell, values, plain(cell.label), colour, colour + colour // 7))
+            found.append((cell, values, plain(cell.label)))
             continue
         count = values.sizes["constraint"]
         for i in range(count):
             name = rf"$\lambda_{{{i + 1}}}$" if count > 1 else ""
             label = ", ".join(word for word in (plain(cell.label), name) if word)
-            dash = i if count > 1 else colour + colour // 7
-            curves.append(_Curve(cell, values.isel(constraint=i), label, colour, dash))
+            found.append((cell, values.isel(constraint=i), label))
+    styles = styles_of(dataset, [cell for cell, *_ in found])
+    curves = [_Curve(*one, style) for one, style in zip(found, styles, strict=True)]
+    wanted = {cell.label for cell in cells}
+    curves = [curve for curve in curves if curve.cell.label in wanted]
     curves = [curve for curve in curves if bool(np.isfinite(curve.values).any())]
     if quantity.needs == ("multipliers",):  # of a learner without multipliers they are 0
         curves = [curve for curve in curves if bool((curve.values != 0).any())] or curves
@@ -304,49 +346,110 @@ def _curves(
     return curves
 
 
-def _draw(axes: "Axes", curve: _Curve, quantiles: tuple[float, float]) -> float:
-    """Median and band; returns where the median ends."""
+def _draw(axes: "Axes", curve: _Curve, quantiles: tuple[float, float]) -> Band:
+    """Median and band."""
     band = band_of(curve.values, curve.cell.data["episode"], quantiles)
-    colour = COLOURS[curve.colour % len(COLOURS)]
+    colour, dash = COLOURS[curve.style.colour], DASHES[curve.style.dash]
     if curve.values.sizes["seed"] > 1:
         axes.fill_between(band.episode, band.low, band.high, color=colour, alpha=0.2, lw=0)
-    dash = DASHES[curve.dash % len(DASHES)]
     axes.plot(band.episode, band.median, color=colour, linestyle=dash, label=curve.label or None)
-    ends = band.median[np.isfinite(band.median)]
-    return float(ends[-1]) if len(ends) else math.nan
+    return band
 
 
-def _draw_bounds(axes: "Axes", curves: list[_Curve], prefix: str, ends: list[float]) -> None:
+def _end(band: Band) -> float:
+    known = band.median[np.isfinite(band.median)]
+    return float(known[-1]) if len(known) else math.nan
+
+
+def _draw_guides(axes: "Axes", curves: list[_Curve], bands: list[Band]) -> None:
+    """Through the end of the highest curve of a learner; what falls needs no guide."""
+    rising = [
+        band
+        for curve, band in zip(curves, bands, strict=True)
+        if makes_promises(curve.cell) and _end(band) > 0
+    ]
+    if rising:
+        highest = max(rising, key=_end)
+        t = np.linspace(0, float(highest.episode[-1]), 200)
+        draw_guides(axes, t, _end(highest), "t")
+
+
+def _name_missing(axes: "Axes", cells: list[Cell], curves: list[_Curve]) -> None:
+    """Who has nothing to draw is named, once for all instances."""
+    drawn = {curve.cell.label for curve in curves}
+    missing = [cell for cell in cells if cell.label not in drawn]
+    everywhere = {cell.label_without("instance") for cell in cells if cell.label in drawn}
+    names = []
+    for cell in missing:
+        short = cell.label_without("instance")
+        names.append(cell.label if short in everywhere or not short else short)
+    for name in dict.fromkeys(names):
+        axes.plot([], [], " ", label=plain(f"{name}: none"))
+
+
+def _draw_optima(axes: "Axes", cells: list[Cell], quantiles: tuple[float, float]) -> None:
+    """The optimum of each instance, once; named by whatever tells it from the others."""
+    groups: dict[bytes, list[Cell]] = {}
+    bands: dict[bytes, Band] = {}
+    for cell in cells:  # learners on the same instance share the optimum
+        band = band_of(cell.data["opt"], cell.data["episode"], quantiles)
+        mark = band.median.tobytes() + band.episode.tobytes()
+        groups.setdefault(mark, []).append(cell)
+        bands[mark] = band
+    for number, (mark, sharing) in enumerate(groups.items()):
+        median = bands[mark].median
+        words = ["OPT of the episodes so far" if np.ptp(median) > 1e-9 else "OPT"]
+        if len(groups) > 1:
+            alike = [dim for dim in sharing[0].names if _agree(sharing, dim)]
+            words = [plain(sharing[0].names[dim]) or "" for dim in alike] + words
+        look: dict[str, Any] = {"color": GREY, "lw": 0.8}
+        look["linestyle"] = DASHES[number % len(DASHES)]
+        axes.plot(bands[mark].episode, median, label=", ".join(words), **look)
+
+
+def _agree(cells: list[Cell], dim: str) -> bool:
+    return len({cell.names.get(dim) for cell in cells}) == 1
+
+
+def _draw_bounds(axes: "Axes", curves: list[_Curve], prefix: str, bands: list[Band] | None) -> None:
     """Marks at T: the paper bounds what a whole run does, not each of its episodes."""
-    labelled: dict[str, str] = {}
-    highest = 0.0
-    for curve in curves:
-        data = curve.cell.data
-        if "certificate_bound" not in data:
-            continue
-        for number, name in enumerate(str(n) for n in data["certificate"].to_numpy()):
-            one = data.isel(certificate=number)
-            bound = one["certificate_bound"].to_numpy()
-            applies = one["certificate_status"].to_numpy() != "does not apply"
-            bound = bound[applies & np.isfinite(bound)]
-            if not name.startswith(prefix) or not len(bound):
-                continue
-            marker = labelled.setdefault(name, "v^d<>P"[len(labelled) % 6])
-            look: dict[str, Any] = {
-                "linestyle": "none",
-                "marker": marker,
-                "markerfacecolor": "white",
-            }
-            colour = COLOURS[curve.colour % len(COLOURS)]
-            value = float(np.median(bound))
-            axes.plot(float(data["episode"][-1]), value, color=colour, clip_on=False, **look)
-            highest = max(highest, value)
-    for name, marker in labelled.items():
-        look = {"linestyle": "none", "marker": marker, "markerfacecolor": "white"}
-        axes.plot([], [], color="black", label=f"bound at T: {name}", **look)
-    largest = float(np.nanmax(np.abs(ends)))
-    if highest > 4 * largest > 0:
-        _squeeze_above(axes, largest, highest)
+    found = [
+        (curve, name, value, vacuous)
+        for curve in curves
+        for name, value, vacuous in _bounds_of(curve.cell, prefix)
+    ]
+    if not found:
+        place: dict[str, Any] = {"transform": axes.transAxes, "va": "top"}
+        said = axes.text(0.02, 1, "no bound applies", color=GREY, fontsize=6.5, **place)
+        said.set_in_layout(False)
+        return
+    names = list(dict.fromkeys(name for _, name, *_ in found))
+    markers = {name: "v^d<>P"[number % 6] for number, name in enumerate(names)}
+    shape: dict[str, Any] = {"linestyle": "none", "markerfacecolor": "white"}
+    for curve, name, value, _ in found:
+        colour, end = COLOURS[curve.style.colour], float(curve.cell.data["episode"][-1])
+        axes.plot(end, value, color=colour, marker=markers[name], clip_on=False, **shape)
+    for name, marker in markers.items():
+        idle = all(vacuous for _, other, _, vacuous in found if other == name)
+        label = f"bound at T: {name}{' (vacuous)' if idle else ''}"
+        axes.plot([], [], color="black", marker=marker, label=label, **shape)
+    if bands is not None:
+        largest = float(np.nanmax(np.abs([_end(band) for band in bands])))
+        highest = max(value for _, _, value, _ in found)
+        if highest > 4 * largest > 0:
+            _squeeze_above(axes, largest, highest)
+
+
+def _bounds_of(cell: Cell, prefix: str) -> Iterator[tuple[str, float, bool]]:
+    """The bounds that apply: name, median over the seeds, whether no run could have broken it."""
+    if "certificate_bound" not in cell.data:
+        return
+    for number, name in enumerate(str(n) for n in cell.data["certificate"].to_numpy()):
+        one = cell.data.isel(certificate=number)
+        bound, status = (one[f"certificate_{what}"].to_numpy() for what in ("bound", "status"))
+        applies = (status != "does not apply") & np.isfinite(bound)
+        if name.startswith(prefix) and applies.any():
+            yield name, float(np.median(bound[applies])), bool((status[applies] == "vacuous").all())
 
 
 def _squeeze_above(axes: "Axes", largest: float, highest: float) -> None:

@@ -12,7 +12,7 @@ from pdgd_jax._pytree import on_host
 from pdgd_jax.cmdp import CMDP
 from pdgd_jax.mdp import LayeredMDP
 from pdgd_jax.occupancy import occupancy_of
-from pdgd_jax.plots.canvas import COLOURS, GREY, WARNING, canvas, legend
+from pdgd_jax.plots.canvas import COLOURS, COLUMN, GREY, WARNING, Look, canvas, legend
 from pdgd_jax.processes import StochasticProcess
 from pdgd_jax.unroll import UnrolledMDP
 
@@ -28,6 +28,7 @@ def policy(
     model: CMDP | LayeredMDP,
     policy: Float[ArrayLike, "layers states actions"],
     *,
+    look: Look = COLUMN,
     ax: "Axes | None" = None,
 ) -> "Axes":
     r"""A policy on the layered graph: each state a bar, divided by $\pi(a \mid x)$.
@@ -37,6 +38,7 @@ def policy(
     Args:
       model: the CMDP or its MDP.
       policy: `[L, S, A]`; may be padded.
+      look: width, legend, title.
       ax: where to draw; a new figure by default.
 
     Returns:
@@ -53,7 +55,7 @@ def policy(
             f"{used[-1] + 1} actions cannot be told apart by colour, at most {len(COLOURS)} can: "
             "draw `occupancy`."
         )
-    with canvas(ax, height=_graph_height(mdp)) as axes:
+    with canvas(ax, look, height=_graph_height(mdp)) as axes:
         _draw_steps(axes, mdp, steps)
         width, height = 0.56, 0.66
         for layer, state, x, y in _states(mdp):
@@ -68,8 +70,8 @@ def policy(
                     axes.add_patch(Rectangle(corner, share, height, color=colour, lw=0))
                     left += share
         patches = [Patch(color=COLOURS[a], label=f"action {a}") for a in used]
-        _finish_graph(axes, mdp)
-        legend(axes, ax is None, patches, outside=True)
+        _finish_graph(axes, mdp, "probability of a step, once there")
+        legend(axes, look, ax is None, patches, outside=True)
     return axes
 
 
@@ -77,6 +79,7 @@ def occupancy(
     model: CMDP | LayeredMDP,
     policy: Float[ArrayLike, "layers states actions"],
     *,
+    look: Look = COLUMN,
     ax: "Axes | None" = None,
 ) -> "Axes":
     r"""The occupancy of a policy on the layered graph: how likely each state and step is.
@@ -84,6 +87,7 @@ def occupancy(
     Args:
       model: the CMDP or its MDP.
       policy: `[L, S, A]`; may be padded.
+      look: width, legend, title.
       ax: where to draw; a new figure by default.
 
     Returns:
@@ -93,7 +97,7 @@ def occupancy(
     chosen = _checked_policy(mdp, policy)
     flow = on_host(occupancy_of(mdp, jnp.asarray(chosen))).sum(2)  # [L, S, S]
     mass = np.concatenate([flow.sum(2), flow[-1:].sum(1)])  # [L+1, S]
-    with canvas(ax, height=_graph_height(mdp)) as axes:
+    with canvas(ax, look, height=_graph_height(mdp)) as axes:
         _draw_steps(axes, mdp, flow)
         places = list(_states(mdp))
         marks = axes.scatter(
@@ -109,7 +113,7 @@ def occupancy(
             zorder=3,
         )
         axes.figure.colorbar(marks, ax=axes, label="probability of a visit", shrink=0.8)
-        _finish_graph(axes, mdp)
+        _finish_graph(axes, mdp, "probability of a step")
     return axes
 
 
@@ -121,6 +125,7 @@ def grid(
     columns: int | None = None,
     directions: str = "urdl",
     step: int | None = None,
+    look: Look = COLUMN,
     ax: "Axes | None" = None,
 ) -> "Axes":
     r"""A policy on a grid world: shades are expected visits, arrows $\pi(a \mid x)$.
@@ -137,6 +142,7 @@ def grid(
       directions: where the actions lead, of up, right, down and left: "urdl" as in `make("grid")`,
         "ldru" in Gymnasium's FrozenLake.
       step: draw this step of the episode alone.
+      look: width, legend, title.
       ax: where to draw; a new figure by default.
 
     Returns:
@@ -161,7 +167,7 @@ def grid(
     shares = pairs / np.where(visits > 0, visits, 1)[:, None]
     moves = {"u": (0, -1), "r": (1, 0), "d": (0, 1), "l": (-1, 0)}
     row, column = np.divmod(np.arange(len(visits)), shape[1])
-    with canvas(ax, height=0.3 + 2.6 * min(shape[0] / shape[1], 1.6)) as axes:
+    with canvas(ax, look, height=0.3 + 2.6 * min(shape[0] / shape[1], 1.6)) as axes:
         shades = axes.imshow(visits.reshape(shape), cmap="Blues", vmin=0)
         axes.figure.colorbar(shades, ax=axes, label="expected visits", shrink=0.8)
         _mark_cells(axes, model, mdp, shape)
@@ -290,14 +296,14 @@ def _dot_size(axes: "Axes", mdp: LayeredMDP) -> float:
     return float(min(14, 0.7 * height / max(mdp.layers.sizes)) ** 2)
 
 
-def _finish_graph(axes: "Axes", mdp: LayeredMDP) -> None:
+def _finish_graph(axes: "Axes", mdp: LayeredMDP, width: str) -> None:
     sizes = mdp.layers.sizes
     axes.set_xlim(-0.5, len(sizes) - 0.5)
     axes.set_ylim(-max(sizes) / 2, max(sizes) / 2)
     axes.set_xticks(range(len(sizes)))
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
-    axes.set_xlabel("layer")
+    axes.set_xlabel(f"layer\nwidth of a line: {width}")
 
 
 def _grid_shape(mdp: UnrolledMDP, rows: int | None, columns: int | None) -> tuple[int, int]:

@@ -3,7 +3,14 @@
 from pdgd_jax._pytree import pytree, static
 from pdgd_jax.processes.adversarial import Adaptive, Corrupted, Drift, Phases, Table
 from pdgd_jax.processes.around import KINDS, around
-from pdgd_jax.processes.base import AdversarialProcess, Process, StochasticProcess
+from pdgd_jax.processes.base import (
+    AdversarialProcess,
+    Extremes,
+    Foresight,
+    Process,
+    StochasticProcess,
+    foresight,
+)
 from pdgd_jax.processes.stochastic import (
     Bernoulli,
     Beta,
@@ -22,12 +29,15 @@ __all__ = [
     "Constant",
     "Corrupted",
     "Drift",
+    "Extremes",
+    "Foresight",
     "Phases",
     "Process",
     "StochasticProcess",
     "Table",
     "UniformNoise",
     "around",
+    "foresight",
     "pytree",
     "static",
 ]

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Int
 from pdgd_jax._pytree import as_float, is_concrete, on_host, pytree, static
 from pdgd_jax.processes.base import (
     AdversarialProcess,
+    Extremes,
     Process,
     check_range,
     check_values,
@@ -45,9 +46,10 @@ class Table(AdversarialProcess):
         row = self.values.at[episode].get(mode="fill", fill_value=jnp.nan)
         return row, state
 
-    def extremes(self) -> Float[Array, "n ..."]:
-        """All rows."""
-        return self.values
+    def extremes(self, episodes: Any = None) -> Extremes:
+        """The rows of these episodes."""
+        rows = self.values if episodes is None else self.values[np.asarray(episodes)]
+        return Extremes(rows, exact=True)
 
 
 @pytree
@@ -79,17 +81,23 @@ class Phases(AdversarialProcess):
 
     def draw(self, key: Any, state: Any, episode: Any, policy: Any) -> tuple[Array, Any]:
         """The values of the current turn."""
+        return self.values[self._phase(jnp.asarray(episode, jnp.int32))], state
+
+    def _phase(self, episode: Array) -> Array:
         count = self.values.shape[0]
-        turn = jnp.asarray(episode, jnp.int32) // self.period
+        turn = episode // self.period
         if self.schedule == "once":
-            return self.values[jnp.minimum(turn, count - 1)], state
+            return jnp.minimum(turn, count - 1)
         if self.schedule == "doubling":
             turn = 31 - jax.lax.clz(turn + 1)  # the integer part of a binary logarithm
-        return self.values[turn % count], state
+        return turn % count
 
-    def extremes(self) -> Float[Array, "n ..."]:
-        """The values."""
-        return self.values
+    def extremes(self, episodes: Any = None) -> Extremes:
+        """The values of the turns that come in these episodes."""
+        if episodes is None:
+            return Extremes(self.values, exact=True)
+        phases = np.unique(on_host(self._phase(jnp.asarray(episodes, jnp.int32))))
+        return Extremes(self.values[phases], exact=True)
 
 
 @pytree
@@ -120,14 +128,21 @@ class Drift(AdversarialProcess):
 
     def draw(self, key: Any, state: Any, episode: Any, policy: Any) -> tuple[Array, Any]:
         """The values of `episode`."""
-        # The remainder is taken between integers: a float32 cannot count to 10^8 episodes.
-        phase = (jnp.asarray(episode, jnp.int32) % self.period) / self.period
-        wave = jnp.sin(2 * jnp.pi * phase).astype(self.center.dtype)
-        return self.center + wave * self.amplitude, state
+        return self.center + self._wave(jnp.asarray(episode, jnp.int32)) * self.amplitude, state
 
-    def extremes(self) -> Float[Array, "n ..."]:
-        """The two turning points, whose segment holds every episode."""
-        return jnp.stack([self.center - self.amplitude, self.center + self.amplitude])
+    def _wave(self, episode: Array) -> Array:
+        # The remainder is taken between integers: a float32 cannot count to 10^8 episodes.
+        phase = (episode % self.period) / self.period
+        return jnp.sin(2 * jnp.pi * phase).astype(self.center.dtype)
+
+    def extremes(self, episodes: Any = None) -> Extremes:
+        """The two ends of the drift in these episodes."""
+        period = int(self.period)
+        times = np.arange(period) if episodes is None else np.unique(np.asarray(episodes) % period)
+        waves = on_host(self._wave(jnp.asarray(times, jnp.int32)))
+        ends = np.array([waves.min(), waves.max()], waves.dtype)
+        shape = (2, *[1] * self.center.ndim)
+        return Extremes(self.center[None] + ends.reshape(shape) * self.amplitude[None], exact=True)
 
 
 @pytree
@@ -171,13 +186,26 @@ class Corrupted(AdversarialProcess):
         base_key, corruption_key = jax.random.split(key)
         plain, base_state = self.base.draw(base_key, state[0], episode, policy)
         corrupt, corruption_state = self.corruption.draw(corruption_key, state[1], episode, policy)
-        burst = jnp.round(self.share * self.period)
-        corrupted = jnp.asarray(episode, jnp.int32) % self.period < burst
+        corrupted = self._corrupts(jnp.asarray(episode, jnp.int32))
         return jnp.where(corrupted, corrupt, plain), (base_state, corruption_state)
 
-    def extremes(self) -> Float[Array, "n ..."]:
-        """Those of both processes."""
-        return jnp.concatenate([self.base.extremes(), self.corruption.extremes()])
+    def _corrupts(self, episode: Array) -> Array:
+        return episode % self.period < jnp.round(self.share * self.period)
+
+    def extremes(self, episodes: Any = None) -> Extremes:
+        """Those of each process in the episodes that it shows."""
+        if episodes is None and self.num_episodes is not None:
+            episodes = np.arange(self.num_episodes)
+        every = np.arange(int(self.period)) if episodes is None else np.asarray(episodes)
+        taken = on_host(self._corrupts(jnp.asarray(every, jnp.int32)))
+        shown = [
+            (process, None if episodes is None else every[when])
+            for process, when in ((self.base, ~taken), (self.corruption, taken))
+            if when.any()
+        ]
+        found = [process.extremes(when) for process, when in shown]
+        values = jnp.concatenate([extremes.values for extremes in found])
+        return Extremes(values, exact=all(extremes.exact for extremes in found))
 
 
 @pytree
@@ -217,10 +245,12 @@ class Adaptive(AdversarialProcess):
             return jnp.clip(self.values - punishment, low, high)
         return jnp.clip(self.values + punishment[None], low, high)
 
-    def extremes(self) -> Float[Array, "n ..."]:
-        """No punishment, and the full one everywhere: no policy is treated worse than that."""
+    def extremes(self, episodes: Any = None) -> Extremes:
+        """The full punishment everywhere: no policy is treated worse than that."""
+        del episodes
         full = jnp.full(self.values.shape[-3:], self.strength, self.values.dtype)
-        return jnp.stack([self.values, self._punish(full)])
+        worst = self._punish(full) if self.values.ndim == 4 else self.values
+        return Extremes(worst[None], exact=False)
 
 
 def _positive_int(name: str, value: Any) -> Int[Array, ""]:

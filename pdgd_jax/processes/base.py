@@ -1,6 +1,6 @@
 """What a process is: where the rewards and the constraints of each episode come from."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,12 +13,29 @@ __all__ = [
     "CONSTRAINT_BOUNDS",
     "REWARD_BOUNDS",
     "AdversarialProcess",
+    "Extremes",
+    "Foresight",
     "Process",
     "StochasticProcess",
+    "foresight",
 ]
 
 REWARD_BOUNDS = (0.0, 1.0)
 CONSTRAINT_BOUNDS = (-1.0, 1.0)
+
+
+class Extremes(NamedTuple):
+    r"""What some episodes of a process may show at worst.
+
+    Attributes:
+      values: `[n, ...]`, such that no episode costs an occupancy $q \ge 0$ more than the worst of
+        them does: $\max_t v_t^\top q \le \max_j \mathrm{values}_j^\top q$.
+      exact: whether that is an equality for every $q$; else it is a bound, of what chance or a
+        policy may bring about.
+    """
+
+    values: Float[Array, "n ..."]
+    exact: bool
 
 
 class Process:
@@ -72,11 +89,14 @@ class Process:
         """
         raise NotImplementedError(f"{type(self).__name__} must define draw.")
 
-    def extremes(self) -> Float[Array, "n ..."]:
-        r"""Values whose convex hull holds what any episode may show, in expectation.
+    def extremes(self, episodes: Int[np.ndarray, " t"] | None = None) -> Extremes:
+        r"""The worst that episodes may show, known before they are played.
 
-        The margin $\rho$ of adversarial constraints is a minimum over all episodes, and a minimum
-        over a hull is attained at these. Optional: without it, $\rho$ needs the realised table.
+        The margin $\rho$ of adversarial constraints is a minimum over all episodes, which these
+        decide. Optional: without it, $\rho$ is bounded by what a run has seen.
+
+        Args:
+          episodes: which ones (0, 1, ...), at least one; None for all that may ever come.
         """
         raise NotImplementedError(f"{type(self).__name__} does not say which values it may take.")
 
@@ -99,13 +119,60 @@ class StochasticProcess(Process):
         """The mean of every entry, exactly: of what is drawn, after any clipping."""
         raise NotImplementedError(f"{type(self).__name__} must define mean.")
 
-    def extremes(self) -> Float[Array, "n ..."]:
-        """The mean alone."""
-        return self.mean()[None]
+    def highest(self) -> Float[Array, "..."]:
+        """The largest value that each entry may take; by default that of the range."""
+        mean = self.mean()
+        top = REWARD_BOUNDS[1] if mean.ndim == 3 else CONSTRAINT_BOUNDS[1]
+        return jnp.full_like(mean, top)
+
+    def extremes(self, episodes: Int[np.ndarray, " t"] | None = None) -> Extremes:
+        """The largest value of every entry at once: chance may show it, and hardly ever does."""
+        del episodes
+        return Extremes(self.highest()[None], exact=False)
 
 
 class AdversarialProcess(Process):
     """Chooses every episode as it likes."""
+
+
+class Foresight(NamedTuple):
+    """What decides the values of a process, besides the number of the episode.
+
+    Attributes:
+      chance: whether its key does.
+      policy: whether the policies do that are played.
+    """
+
+    chance: bool
+    policy: bool
+
+    @property
+    def known(self) -> bool:
+        """Whether every episode is known before the first one is played."""
+        return not (self.chance or self.policy)
+
+
+def foresight(process: Process, shape: tuple[int, int, int], dtype: Any = float) -> Foresight:
+    """Find out what the values of a process depend on, from its program.
+
+    Args:
+      process: any process, one's own too.
+      shape: `(L, S, A)` of the policies that it sees.
+      dtype: of those policies.
+    """
+
+    def first(init_key: Array, key: Array, policy: Array) -> Any:
+        return process.draw(key, process.init(init_key), jnp.zeros((), jnp.int32), policy)
+
+    key = jax.random.key(0)
+    program = jax.make_jaxpr(first)(key, key, jax.ShapeDtypeStruct(shape, dtype)).jaxpr
+    # Backwards from what comes out: whatever goes into something needed is needed.
+    needed = {id(variable) for variable in program.outvars}
+    for equation in reversed(program.eqns):
+        if any(id(variable) in needed for variable in equation.outvars):
+            needed |= {id(variable) for variable in equation.invars}
+    init_key, draw_key, policy = (id(variable) in needed for variable in program.invars)
+    return Foresight(chance=init_key or draw_key, policy=policy)
 
 
 def check_values(

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from pdgd_jax._pytree import as_float, is_concrete, pytree, static
 from pdgd_jax.processes._random import betas_for, normal_quantile, uniforms_for
-from pdgd_jax.processes.base import StochasticProcess, check_values
+from pdgd_jax.processes.base import Extremes, StochasticProcess, check_values
 
 __all__ = ["Bernoulli", "Beta", "ClippedGaussian", "Constant", "UniformNoise"]
 
@@ -38,6 +38,11 @@ class Constant(StochasticProcess):
     def mean(self) -> Float[Array, "..."]:
         """The values."""
         return self.values
+
+    def extremes(self, episodes: Any = None) -> Extremes:
+        """The values."""
+        del episodes
+        return Extremes(self.values[None], exact=True)
 
 
 @pytree
@@ -76,6 +81,11 @@ class Bernoulli(StochasticProcess):
         """The means."""
         return self.means
 
+    def highest(self) -> Float[Array, "..."]:
+        """The upper bound, but where it never comes."""
+        low, high = _bounds(self)
+        return jnp.where(self.means > low, high, low).astype(self.means.dtype)
+
 
 @pytree
 class Beta(StochasticProcess):
@@ -109,6 +119,11 @@ class Beta(StochasticProcess):
     def mean(self) -> Float[Array, "..."]:
         """The means."""
         return self.means
+
+    def highest(self) -> Float[Array, "..."]:
+        """The upper bound, but where it never comes."""
+        low, high = _bounds(self)
+        return jnp.where(self.means > low, high, low).astype(self.means.dtype)
 
 
 @pytree
@@ -154,6 +169,10 @@ class ClippedGaussian(StochasticProcess):
             + self.scale * (norm.pdf(below) - norm.pdf(above))
         )
 
+    def highest(self) -> Float[Array, "..."]:
+        """The upper bound."""
+        return jnp.full_like(self.location, _bounds(self)[1])
+
 
 @pytree
 class UniformNoise(StochasticProcess):
@@ -178,14 +197,20 @@ class UniformNoise(StochasticProcess):
     def draw(self, key: Any, state: Any, episode: Any, policy: Any) -> tuple[Array, Any]:
         """Independent uniform variables."""
         low, high = _bounds(self)
-        room = jnp.minimum(self.means - low, high - self.means)
-        half_width = jnp.clip(room, 0, self.half_width)
         uniforms = uniforms_for(key, self.means.shape, self.means.dtype)
-        return jnp.clip(self.means + half_width * (2 * uniforms - 1), low, high), state
+        return jnp.clip(self.means + self._reach() * (2 * uniforms - 1), low, high), state
+
+    def _reach(self) -> Array:
+        low, high = _bounds(self)
+        return jnp.clip(jnp.minimum(self.means - low, high - self.means), 0, self.half_width)
 
     def mean(self) -> Float[Array, "..."]:
         """The means."""
         return self.means
+
+    def highest(self) -> Float[Array, "..."]:
+        r"""$\mu + w$."""
+        return jnp.minimum(self.means + self._reach(), _bounds(self)[1])
 
 
 def _settle(process: Any, name: str) -> None:

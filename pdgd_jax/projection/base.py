@@ -39,17 +39,20 @@ class ProjectionInfo(NamedTuple):
 
     Attributes:
       residual: the largest violation of any part of the optimality conditions,
-        $\max(\|Fq - b\|_\infty, \|q - \Pi_K(v + F^\top y)\|_\infty)$, up to the rounding of
-        $v + F^\top y$, which is above the tolerance for targets of some $10^6$, in single precision
-        of some ten.
+        $\max(\|Fq - b\|_\infty, \|q - \Pi_K(v + F^\top y)\|_\infty)$, by the point that is
+        returned, or the rounding of $v + F^\top y$ if that is more: for targets of some $10^6$ it
+        is above the tolerance, in single precision of some hundred.
       iterations: of the solver.
       converged: whether the residual is within the tolerance. If not, the occupancy is feasible
         but not the projection, or NaN if the input made no sense.
+      residual_before_polish: the residual of what the solver itself found, before the exact last
+        steps; None for solvers that have none.
     """
 
     residual: Float[Array, ""]
     iterations: Int[Array, ""]
     converged: Bool[Array, ""]
+    residual_before_polish: Float[Array, ""] | None = None
 
 
 class ProjectionResult(NamedTuple):
@@ -80,11 +83,13 @@ class Solver(NamedTuple):
     tolerance: tuple[float, float]
 
 
-# Imported when asked for: the last two need jaxopt.
+# The module and the name in it, imported when asked for: all but the first need jaxopt.
 SOLVERS: dict[str, str | Solver] = {
-    "newton": "pdgd_jax.projection.newton",
-    "osqp": "pdgd_jax.projection.osqp",
-    "projected_gradient": "pdgd_jax.projection.projected_gradient",
+    "newton": "pdgd_jax.projection.newton:solver",
+    "osqp": "pdgd_jax.projection.osqp:solver",
+    "osqp-bare": "pdgd_jax.projection.osqp:bare",
+    "projected_gradient": "pdgd_jax.projection.projected_gradient:solver",
+    "projected_gradient-bare": "pdgd_jax.projection.projected_gradient:bare",
 }
 
 
@@ -97,7 +102,8 @@ def solver_of(solver: str | Solver) -> Solver:
     home = SOLVERS[solver]
     if isinstance(home, Solver):
         return home
-    found: Solver = importlib.import_module(home).solver
+    module, attribute = home.split(":")
+    found: Solver = getattr(importlib.import_module(module), attribute)
     return found
 
 
@@ -131,8 +137,10 @@ def project(
       layers: the states and actions.
       target: `[L, S, A, S]`, $v$; ignored outside the masks.
       confidence: $\mathcal P$.
-      solver: "newton" (exact, the default), "osqp", "projected_gradient", or a `Solver`.
-      warm_start: that of an earlier result; it changes the time, not the answer.
+      solver: "newton" (exact, the default), "osqp" or "projected_gradient" (jaxopt's, polished;
+        with "-bare" jaxopt's alone), or a `Solver`.
+      warm_start: that of an earlier result on layers of the same shape; it changes the time, and
+        the answer by no more than the tolerance leaves open. NaN in it does no harm.
       tolerance: on every part of the optimality conditions. For "newton" 1e-9 in float64 and 1e-5
         in float32.
 

@@ -49,6 +49,7 @@ class ConePieces(NamedTuple):
       gain: `[...]`, $1 / w^\top w$; 0 at the apex.
       mass: `[...]`, the best one for these pieces, and exact when it equals `mass_guess`.
       mass_guess: `[...]`, the mass at which the pieces were found.
+      rounding: `[...]`, of what is summed up to the mass; 0 if the apex is beyond doubt.
     """
 
     value: Array
@@ -57,6 +58,7 @@ class ConePieces(NamedTuple):
     gain: Array
     mass: Array
     mass_guess: Array
+    rounding: Array
 
     @property
     def occupancy(self) -> Array:
@@ -120,15 +122,20 @@ def _one_where(condition: Array, like: Array) -> Array:
 RAISED, MIDDLE, LOWERED, REMOVED = 1.0, 0.0, -1.0, -2.0
 
 
-def _compare(
-    point: Array, middle: Array, offset: Array, moved: Array, kept: Array, binding: Array
-) -> Array:
-    """The piece of every entry: the equations of both levels evaluated at its breakpoints."""
+def _compare(point: Array, middle: Array, moved: Array, kept: Array, binding: Array) -> Array:
+    """The piece of every entry: the equations of both levels evaluated at its breakpoints.
+
+    By differences of the entries first, which are exact where they are small: a radius may be less
+    than the rounding of `point - middle`.
+    """
     zero = jnp.zeros((), point.dtype)
-    pairs = list(zip(_rows(point), _rows(middle), strict=True))
-    above = sum((positive_part(row - offset) for row in _rows(offset)), start=zero)
-    below = sum((_between(u - offset, upper) for u, upper in pairs), start=zero)
-    emptied = sum((_between(u - point, upper) for u, upper in pairs), start=zero)
+    above = below = emptied = zero
+    for u, upper in zip(_rows(point), _rows(middle), strict=True):
+        ahead = u - point
+        raised = ahead + middle
+        above += positive_part(raised - upper)
+        below += _between(raised, upper)
+        emptied += _between(ahead, upper)
     low = jnp.where(emptied < kept, jnp.full_like(point, LOWERED), REMOVED)
     piece = jnp.where((below > kept) & (binding > 0), low, MIDDLE)
     return jnp.where(above < moved, RAISED, piece)
@@ -150,6 +157,7 @@ class _Common(NamedTuple):
     gain: Array
     mass: Array
     mass_guess: Array
+    rounding: Array
 
 
 def _settle(
@@ -199,6 +207,7 @@ def _settle(
         gain=jnp.where(apex, 0, jnp.where(open_, positive_count, 1 / square)),
         mass=mass,
         mass_guess=jnp.where(apex | slack, mass, guess),
+        rounding=jnp.where(support < -rounding, 0, rounding),
     )
 
 
@@ -226,7 +235,8 @@ def classify(point: Array, center: Array, half_radius: Array, mass: Array) -> Co
     # The support function of the ball, h max(u) + min_t [sum_i p_i max(u_i, t) - h t]: where it is
     # not positive the projection is the apex.
     support = half_radius * largest - least
-    rounding = 2 * jnp.finfo(point.dtype).eps * (center_size + jnp.abs(largest))
+    size = center_size + jnp.where(center_square > 0, jnp.abs(largest), 0)  # 0 if it does not exist
+    rounding = 2 * jnp.finfo(point.dtype).eps * size
     unknown = positive_part(support) / (center_square + half_radius * half_radius)
     # No mass is smaller than the support: |q| is the largest u.P / |P| of all P in the ball, and
     # |P| <= 1. Guesses far below it would be lost in the rounding of u, and could look settled.
@@ -234,7 +244,7 @@ def classify(point: Array, center: Array, half_radius: Array, mass: Array) -> Co
 
     middle = center * guess[None]
     moved, kept = radius * guess[None], (1 - radius) * guess[None]
-    piece = fence(_compare, point, middle, point - middle, moved, kept, radius)
+    piece = fence(_compare, point, middle, moved, kept, radius)
     raised, middle, reduced = (_one_where(piece == x, point) for x in (RAISED, MIDDLE, LOWERED))
     lowered = _one_where(piece < MIDDLE, point)
     excess = positive_part(positive - center * positive_mass[None])
@@ -259,6 +269,7 @@ def classify(point: Array, center: Array, half_radius: Array, mass: Array) -> Co
         gain=common.gain,
         mass=common.mass,
         mass_guess=common.mass_guess,
+        rounding=common.rounding,
     )
 
 
@@ -282,7 +293,7 @@ def project_cone(
       The pieces at the solution.
     """
     scale = 1 + jnp.max(jnp.abs(jnp.where(point > ABSENT / 2, point, 0)), 0)
-    tiny = 64 * jnp.finfo(point.dtype).eps * scale
+    tiny = 2 * jnp.finfo(point.dtype).eps * scale
 
     # The loop begins with its evaluation, so that the program holds `classify` only once.
     def step(carry: Any) -> Any:
@@ -301,7 +312,7 @@ def project_cone(
     def unsettled(carry: Any) -> Array:
         return ~carry[3][1] & (carry[4] < max_steps)
 
-    nothing = ConePieces(*[jnp.zeros_like(point)] * 3, *[jnp.zeros_like(mass)] * 3)
+    nothing = ConePieces(*[jnp.zeros_like(point)] * 3, *[jnp.zeros_like(mass)] * 4)
     low, high = jnp.zeros_like(mass), jnp.full_like(mass, jnp.inf)
     settled = jnp.zeros_like(mass, bool).all()
     start = (mass, low, high, (nothing, settled), jnp.zeros((), jnp.int32))

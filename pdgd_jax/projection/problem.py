@@ -28,6 +28,7 @@ __all__ = [
     "outflow_and_inflow",
     "per_lane",
     "point_at",
+    "residual_of",
     "single_lane",
 ]
 
@@ -114,7 +115,16 @@ def following(
 def point_at(problem: Problem, potential: Float[Array, "layers states lanes"]) -> Array:
     r"""$v + F^\top y$, whose cone projection is the occupancy that belongs to the potentials."""
     ahead = following(potential).swapaxes(0, 1)[:, :, None, None]
-    return problem.target + potential[None, :, :, None] - ahead
+    difference, small = _exact_sum(potential[None, :, :, None], -ahead)
+    point, smaller = _exact_sum(problem.target, difference)
+    return point + (small + smaller)
+
+
+def _exact_sum(x: Array, y: Array) -> tuple[Array, Array]:
+    """The rounded sum and what rounding took from it (Knuth's TwoSum)."""
+    total = x + y
+    of_y = total - x
+    return total, (x - (total - of_y)) + (y - of_y)
 
 
 def flow_excess(
@@ -166,6 +176,14 @@ def single_lane(layers: Layers, target: Array, confidence: ConfidenceSet) -> Pro
     return Problem.of(*(array[..., None] for array in arrays))
 
 
+def residual_of(problem: Problem, occupancy: Array, potential: Array) -> Array:
+    """By how much an occupancy and potentials violate the optimality conditions, of one lane."""
+    excess = flow_excess(problem, *outflow_and_inflow(occupancy))
+    point = point_at(problem, potential)
+    nearest = project_cone(point, problem.center, problem.half_radius, occupancy.sum(0)).occupancy
+    return jnp.maximum(jnp.abs(excess).max(), jnp.abs(occupancy - nearest).max())
+
+
 def conclude(
     problem: Problem,
     occupancy: Array,
@@ -179,10 +197,7 @@ def conclude(
     The residual is measured here, on what is returned, whatever the solver believes.
     """
     occupancy = jnp.where(problem.present, jnp.maximum(occupancy, 0), 0)
-    excess = flow_excess(problem, *outflow_and_inflow(occupancy))
-    point = point_at(problem, potential * problem.conserved)
-    nearest = project_cone(point, problem.center, problem.half_radius, occupancy.sum(0)).occupancy
-    residual = jnp.maximum(jnp.abs(excess).max(), jnp.abs(occupancy - nearest).max())
+    residual = residual_of(problem, occupancy, potential * problem.conserved)
     converged = (residual <= tolerance) & problem.sound[0]
     occupancy = jnp.where(converged, occupancy, feasible_point(problem, occupancy))
     info = ProjectionInfo(

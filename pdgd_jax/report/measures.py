@@ -8,15 +8,15 @@ import numpy as np
 import xarray
 
 from pdgd_jax._words import number_in_words
-from pdgd_jax.curves import Cell
+from pdgd_jax.curves import QUANTITIES, Cell, last_tenth
 
 __all__ = [
     "BAND",
-    "MEASURES",
     "End",
     "Measure",
     "end_of",
     "last",
+    "measures_of",
 ]
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
@@ -30,17 +30,22 @@ class Measure(NamedTuple):
     Attributes:
       name: what it is called.
       of: from the data of a cell to one number for each seed.
+      needs: the variable of the Dataset that it is read from, and that says what it is.
+      inner: whether it is about how learners work, and not about what they reach.
     """
 
     name: str
     of: Callable[[xarray.Dataset], NDArray]
+    needs: str
+    inner: bool = False
 
 
 def last(name: str, per_episode: bool = False) -> Callable[[xarray.Dataset], NDArray]:
     """How to read a variable after the last episode; of constraints, the worst."""
 
     def of(data: xarray.Dataset) -> NDArray:
-        values = data[name].isel(checkpoint=-1).transpose("seed", ...).to_numpy().astype(float)
+        drawn = QUANTITIES[name].of(data) if name in _SUMS else data[name]
+        values = drawn.isel(checkpoint=-1).transpose("seed", ...).to_numpy().astype(float)
         if values.ndim > 1:  # the worst constraint; NaN where an instance has fewer
             values = np.where(np.isnan(values), -np.inf, values).max(axis=1)
             values = np.where(np.isinf(values), np.nan, values)
@@ -49,17 +54,25 @@ def last(name: str, per_episode: bool = False) -> Callable[[xarray.Dataset], NDA
     return of
 
 
-MEASURES = (
-    Measure("reward per episode", last("reward", per_episode=True)),
-    Measure("OPT per episode", last("opt")),
-    Measure("regret", last("regret")),
-    Measure("violation", last("violation")),
-    Measure("positive violation", last("positive_violation")),
-    Measure("largest multiplier", last("multipliers")),
-    Measure("confidence radius", last("radius")),
-    Measure("iterations per episode", last("iterations", per_episode=True)),
-    Measure("largest residual", last("residual")),
+_SUMS = ("regret", "violation", "positive_violation")  # which may be rounding
+_MEASURES = (
+    Measure("reward per episode", last("reward", per_episode=True), "reward"),
+    Measure("OPT per episode", last("opt"), "opt"),
+    Measure("regret", last("regret"), "regret"),
+    Measure("violation", last("violation"), "violation"),
+    Measure("violation per episode, last tenth", last_tenth, "violations"),
+    Measure("positive violation", last("positive_violation"), "positive_violation"),
+    Measure("multiplier, last", last("multipliers"), "multipliers"),
+    Measure("multipliers, largest so far", last("largest_multiplier"), "largest_multiplier"),
+    Measure("confidence radius", last("radius"), "radius", True),
+    Measure("iterations per episode", last("iterations", per_episode=True), "iterations", True),
+    Measure("largest residual", last("residual"), "residual", True),
 )
+
+
+def measures_of(dataset: xarray.Dataset) -> list[Measure]:
+    """Those that the results hold."""
+    return [measure for measure in _MEASURES if measure.needs in dataset]
 
 
 class End(NamedTuple):
@@ -76,7 +89,8 @@ class End(NamedTuple):
         if not len(values):
             return cls(math.nan, "-", "")
         low, median, high = np.quantile(values, (BAND[0], 0.5, BAND[1]))
-        band = f"{number_in_words(low)} to {number_in_words(high)}" if len(values) > 1 else ""
+        ends = number_in_words(low), number_in_words(high)
+        band = f"{ends[0]} to {ends[1]}" if ends[0] != ends[1] else ""  # a constant has none
         return cls(float(median), number_in_words(median), band)
 
 

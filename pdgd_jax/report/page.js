@@ -4,11 +4,16 @@
   // Okabe and Ito's colours, and dashes for who sees them in grey.
   const COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "ink"];
   const DASHES = ["solid", "dash", "dashdot", "dot"];
+  const SYMBOLS = ["circle", "square", "triangle-up", "diamond"];
+  const BAR = 26;  // pixels of Plotly's tool bar
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const CONFIG = {
     responsive: true,
     displaylogo: false,
-    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
+    // Nothing leaves this file: no button uploads a figure, and there is no address to upload to.
+    showSendToCloud: false,
+    plotlyServerURL: "",
+    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "sendDataToCloud", "sendChartToCloud"],
   };
 
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -24,6 +29,24 @@
   // Plotly takes names for a kind of HTML: what a person wrote is shown letter by letter.
   const plain = (text) =>
     String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+
+  // The colour says who learns, dashes tell the lines of one learner from each other; where these
+  // are not enough, both go by their places: up to 28 lines are told apart.
+  function looks(owners) {
+    const counts = new Map();
+    owners.forEach((who) => counts.set(who, (counts.get(who) || 0) + 1));
+    if (counts.has(null) || Math.max(0, ...counts.values()) > DASHES.length) {
+      return owners.map((_, i) => {
+        const place = i % COLOURS.length;
+        return { colour: place, dash: (place + Math.floor(i / COLOURS.length)) % DASHES.length };
+      });
+    }
+    const seen = new Map();
+    return owners.map((who) => {
+      seen.set(who, (seen.get(who) ?? -1) + 1);
+      return { colour: who, dash: (who + seen.get(who)) % DASHES.length };
+    });
+  }
 
   function element(tag, attributes = {}, ...children) {
     const made = document.createElement(tag);
@@ -42,18 +65,55 @@
 
   function draw(place, traces, look) {
     const rows = legendRows(place, traces);
-    look.height = 310 + 19 * rows;
-    look.margin.t = 12 + 19 * rows;
+    look.height = 310 + BAR + 19 * rows;
+    look.margin.t = 12 + BAR + 19 * rows;  // the tool bar, and below it the legend
     look.showlegend = rows > 0;
-    Plotly.react(place, traces, look, CONFIG);
+    Plotly.react(place, traces, look, CONFIG).then(() => {
+      // What was estimated is measured: a legend that is higher gets its room.
+      const legend = place.querySelector(".legend .bg");
+      const more = legend ? Math.ceil(legend.getBBox().height) + BAR + 12 - look.margin.t : 0;
+      if (more <= 0) return;
+      Plotly.relayout(place, { "margin.t": look.margin.t + more, height: look.height + more });
+    });
   }
 
   // Below a figure, whose lines are missing there: a learner may have no multipliers at all.
   function noteMissing(place, name, cells, label) {
     const missing = cells.filter((cell) => !cell.bands[name]).map((cell) => label(cell) || "all runs");
     const words = missing.length ? `Zero or unknown throughout, so not drawn: ${missing.join("; ")}.` : "";
-    place.parentElement.querySelector("p")?.remove();
-    if (words) place.after(element("p", {}, words));
+    note(place, "missing", words);
+  }
+
+  function note(place, kind, words) {
+    place.parentElement.querySelector(`p.${kind}`)?.remove();
+    if (words) place.parentElement.append(element("p", { class: kind }, words));
+  }
+
+  // A logarithmic axis of what is not positive: linear within c, logarithmic beyond, on both sides.
+  // Lines bend, hovering shows the numbers as they are.
+  function bend(drawn, look) {
+    const values = drawn.flatMap((trace) => trace.y).filter((value) => value !== null);
+    const largest = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+    if (largest === 0 || values.every((value) => value > 0)) return false;
+    const top = Math.floor(Math.log10(largest));
+    const c = 10 ** (top - 2);
+    const to = (v) => (v === null ? null : Math.abs(v) <= c ? v / c : Math.sign(v) * (1 + Math.log10(Math.abs(v) / c)));
+    for (const trace of drawn) {
+      trace.customdata = trace.y;
+      if (trace.hoverinfo !== "skip") trace.hovertemplate = "%{x}, %{customdata:.5g}";
+      trace.y = trace.y.map(to);
+    }
+    const powers = [0, 1, 2, 3].map((k) => c * 10 ** k).filter((v) => v <= 10 * largest);
+    const ticks = [...powers.map((v) => -v).reverse(), 0, ...powers];
+    Object.assign(look.yaxis, {
+      type: "linear", tickmode: "array", tickvals: ticks.map(to),
+      ticktext: ticks.map((v) => String(Number(v.toPrecision(3)))),
+    });
+    look.shapes = [{
+      type: "rect", xref: "paper", x0: 0, x1: 1, y0: -1, y1: 1, layer: "below",
+      fillcolor: css("--soft"), opacity: 0.12, line: { width: 0 },
+    }];
+    return true;
   }
 
   function layout(axis, log, horizontal = "episodes") {
@@ -65,7 +125,11 @@
       font: { color: css("--ink"), size: 12 },
       hovermode: "closest",
       hoverlabel: { namelength: -1 },
-      legend: { orientation: "h", x: 0, y: 1.01, yanchor: "bottom", bgcolor: "rgba(0,0,0,0)" },
+      modebar: { bgcolor: "rgba(0,0,0,0)", color: css("--soft"), activecolor: css("--ink") },
+      legend: {
+        orientation: "h", x: 0, y: 1.01, yanchor: "bottom", bgcolor: "rgba(0,0,0,0)",
+        maxheight: 5000,  // pixels: or it scrolls inside half of the figure
+      },
       xaxis: { ...grid, title: { text: horizontal }, type: log ? "log" : "linear" },
       yaxis: { ...grid, title: { text: axis }, type: log ? "log" : "linear" },
     };
@@ -102,20 +166,17 @@
     return traces;
   }
 
-  function traces(name, cells, label) {
-    const found = [];
-    cells.forEach((cell, i) => {
-      const bands = cell.bands[name];
-      if (!bands) return;
-      const several = bands.length > 1;
-      bands.forEach((band, c) => {
-        const words = [label(cell, i), several ? `λ ${c + 1}` : ""].filter((word) => word);
-        const dash = DASHES[(several ? c : i + Math.floor(i / 7)) % DASHES.length];
-        const group = `${i}/${c}`;
-        found.push(...curve(cell.episode, band, words.join(", "), i, dash, group));
-      });
+  function traces(name, cells, label, owner = (cell) => cell.colour) {
+    const lines = cells.flatMap((cell, i) =>
+      (cell.bands[name] || [null]).map((band, c, all) => ({ cell, i, band, c, several: all.length > 1 })),
+    );
+    const styles = looks(lines.map((line) => owner(line.cell, line.i)));
+    return lines.flatMap(({ cell, i, band, c, several }, k) => {
+      if (!band) return [];
+      const words = [label(cell, i), several ? `λ ${c + 1}` : ""].filter((word) => word);
+      const { colour, dash } = styles[k];
+      return curve(cell.episode, band, words.join(", "), colour, DASHES[dash], `${i}/${c}`);
     });
-    return found;
   }
 
   function figure(parent, name, title) {
@@ -150,45 +211,87 @@
     );
   }
 
+  function fixed() {
+    return FACETS.filter((dim) => chosen[dim] !== "");
+  }
+
   function labelled(cell) {
-    const fixed = FACETS.filter((dim) => chosen[dim] !== "");
-    const words = Object.entries(cell.names).filter(([dim]) => !fixed.includes(dim));
+    const words = Object.entries(cell.names).filter(([dim]) => !fixed().includes(dim));
     return words.map(([, word]) => word).join(", ");
   }
 
   function drawFigures() {
     const parent = document.getElementById("plots");
     const cells = visible();
+    const open = document.getElementById("inner").open;
     for (const [name, quantity] of Object.entries(data.quantities)) {
-      const found = traces(name, cells, labelled);
-      if (name === "reward") found.push(...optima(cells));
-      const place = figure(parent, name, quantity.label);
-      const logarithmic = log || quantity.logarithmic;
-      const look = layout(quantity.axis, log);
-      look.yaxis.type = logarithmic ? "log" : "linear";
-      if (quantity.logarithmic) look.yaxis.exponentformat = "power";
-      draw(place, found, look);
-      noteMissing(place, name, cells, labelled);
+      // What is folded away has no width yet: it is drawn when it is opened.
+      if (quantity.inner && !open) continue;
+      const place = figure(
+        quantity.inner ? document.getElementById("inner-plots") : parent, name, quantity.label,
+      );
+      drawQuantity(place, name, quantity, cells);
     }
+    drawTradeoff(parent, cells);
     drawHorizons(parent);
   }
 
+  function drawQuantity(place, name, quantity, cells) {
+    const found = traces(name, cells, labelled);
+    if (name === "reward") found.push(...optima(cells));
+    const look = layout(quantity.axis, log);
+    look.yaxis.type = log || quantity.logarithmic ? "log" : "linear";
+    look.yaxis.exponentformat = look.yaxis.type === "log" ? "power" : "SI";
+    const bent = log && bend(found, look);
+    draw(place, found, look);
+    noteMissing(place, name, cells, labelled);
+    note(place, "bent", bent ? "Not all values are positive: the axis is linear in the grey." : "");
+    const moving = name === "reward" && cells.some((cell) => cell.moving);
+    note(place, "moving", moving
+      ? "Against an adversary OPT is the optimum of the episodes so far: it may go up and down." : "");
+  }
+
+  // The optimum of each instance once, named by what its cells have in common.
   function optima(cells) {
-    const seen = new Set();
-    return cells
-      .filter((cell) => {
-        const key = JSON.stringify(cell.opt);
-        return !seen.has(key) && seen.add(key);
-      })
-      .map((cell, i) => ({
-        x: cell.episode,
-        y: cell.opt,
-        name: "OPT",
+    const groups = new Map();
+    for (const cell of cells) {
+      const key = JSON.stringify([cell.opt, cell.episode]);
+      groups.set(key, [...(groups.get(key) || []), cell]);
+    }
+    return [...groups.values()].map((sharing, i) => {
+      const [first] = sharing;
+      const common = Object.entries(first.names)
+        .filter(([dim, word]) => !fixed().includes(dim) && sharing.every((cell) => cell.names[dim] === word))
+        .map(([, word]) => word);
+      const what = first.moving ? "OPT of the episodes so far" : "OPT";
+      return {
+        x: first.episode,
+        y: first.opt,
+        name: plain([...(groups.size > 1 ? common : []), what].join(", ")),
         mode: "lines",
-        line: { color: css("--soft"), width: 1.5 },
-        legendgroup: "OPT",
-        showlegend: i === 0,
-      }));
+        line: { color: css("--soft"), width: 1.5, dash: DASHES[i % DASHES.length] },
+      };
+    });
+  }
+
+  // Where runs ended, one against the other: the lower left is good.
+  function drawTradeoff(parent, cells) {
+    const styles = looks(cells.map((cell) => cell.colour));
+    const bar = ([median, low, high]) => ({
+      type: "data", symmetric: false, thickness: 1, array: [high - median], arrayminus: [median - low],
+    });
+    const drawn = cells.map((cell, i) => {
+      const { violation, regret } = cell.tradeoff;
+      return {
+        x: [violation[0]], y: [regret[0]], error_x: bar(violation), error_y: bar(regret),
+        mode: "markers",
+        name: plain(labelled(cell) || "all runs"),
+        showlegend: labelled(cell) !== "",
+        marker: { color: colour(styles[i].colour), symbol: SYMBOLS[styles[i].dash], size: 9 },
+      };
+    });
+    const look = layout(data.axes.regret, false, data.axes.violation);
+    draw(figure(parent, "tradeoff", "Regret against violation, at the end"), drawn, look);
   }
 
   function drawHorizons(parent) {
@@ -196,9 +299,8 @@
     const wanted = data.choices.instance ? data.choices.instance[Number(chosen.instance)] : null;
     const all = !FACETS.includes("instance") || chosen.instance === "";
     const shown = data.horizons.filter((line) => all || line.instance === wanted);
-    const groups = [...new Set(shown.map((line) => line.group))];
-    const drawn = shown.map((line) => {
-      const i = groups.indexOf(line.group);
+    const styles = looks(shown.map((line) => line.colour));
+    const drawn = shown.map((line, i) => {
       const slope = line.slope === null ? "no slope" : `slope ${line.slope.toFixed(2)}`;
       return {
         x: line.horizon,
@@ -210,18 +312,19 @@
         },
         mode: "lines+markers",
         name: plain([...(all ? line.everywhere : line.words), line.quantity, slope].join(", ")),
-        marker: { symbol: line.quantity === "regret" ? "circle" : "square", size: 8 },
-        line: { color: colour(i), dash: line.quantity === "regret" ? "solid" : "dash", width: 1.5 },
+        marker: { symbol: SYMBOLS[styles[i].dash], size: 8 },
+        line: { color: colour(styles[i].colour), dash: DASHES[styles[i].dash], width: 1.5 },
       };
     });
     const look = layout("after the last episode", true, "horizon T (episodes)");
     const known = shown.flatMap((line) => line.median).filter((value) => value !== null);
     if (known.length) {  // bars may reach below zero: medians decide what is in the picture
-      const logs = [Math.min(...known) / 2, 2 * Math.max(...known)].map(Math.log10);
-      look.yaxis.range = logs;
+      look.yaxis.range = [Math.min(...known) / 2, 2 * Math.max(...known)].map(Math.log10);
     }
     const place = figure(parent, "horizons", "Against the horizon, in logarithms");
     draw(place, drawn, look);
+    const hidden = shown.some((line) => line.median.includes(null));
+    note(place, "hidden", hidden ? "Medians that are not positive have no logarithm: not drawn." : "");
   }
 
   function setUpFigures() {
@@ -235,6 +338,7 @@
     const box = element("input", { type: "checkbox", id: "logarithmic" });
     box.addEventListener("change", () => { log = box.checked; drawFigures(); });
     form.append(element("label", {}, box, "logarithmic axes"));
+    document.getElementById("inner").addEventListener("toggle", drawFigures);
     form.addEventListener("submit", (event) => event.preventDefault());
   }
 
@@ -251,6 +355,29 @@
     return alike.length > 1 ? alike.slice(0, 2) : [0, Math.min(1, data.cells.length - 1)];
   }
 
+  function signed(value) {
+    if (value === null) return "–";
+    const digits = value !== 0 && Math.abs(value) < 1e-3 ? String(value) : value.toLocaleString("en");  // or 1e-9 is 0
+    return `${value > 0 ? "+" : ""}${digits}`;
+  }
+
+  // Both played the same random streams: what differs is not the luck of the seeds.
+  function paired(a, b) {
+    const gaps = b.map((value, i) => (value === null || (a[i] ?? null) === null ? null : value - a[i]));
+    const known = gaps.filter((gap) => gap !== null).sort((one, two) => one - two);
+    if (known.length < 2) return element("td", { class: "number" }, "–");
+    const quantile = (share) => {
+      const [place, below] = [share * (known.length - 1), Math.floor(share * (known.length - 1))];
+      const gap = known[below] + (known[Math.min(below + 1, known.length - 1)] - known[below]) * (place - below);
+      return signed(Number(gap.toPrecision(4)));
+    };
+    const larger = known.filter((gap) => gap > 0).length;
+    const smaller = known.filter((gap) => gap < 0).length;
+    const words = larger + smaller ? `B larger in ${larger}, smaller in ${smaller} of ${known.length}` : "";
+    const band = quantile(0.1) === quantile(0.9) ? "" : `${quantile(0.1)} to ${quantile(0.9)}`;
+    return element("td", { class: "number" }, quantile(0.5), element("small", {}, band), element("small", {}, words));
+  }
+
   function drawPair() {
     const two = pair.map((i) => data.cells[i]);
     const letters = ["A", "B"];
@@ -263,12 +390,12 @@
       for (const end of [a, b]) {
         row.append(element("td", { class: "number" }, end.text, element("small", {}, end.band)));
       }
-      const digits = Math.abs(gap) < 1e-3 ? String(gap) : gap?.toLocaleString("en");  // or 1e-9 is 0
-      const words = gap === null ? "–" : `${gap > 0 ? "+" : ""}${digits}`;
-      row.append(element("td", { class: "number" }, words));
+      row.append(element("td", { class: "number" }, signed(gap)));
+      if (data.paired) row.append(paired(a.seeds, b.seeds));
       body.append(row);
     }
-    const heads = ["", "A", "B", "B − A"].map((text, i) =>
+    const columns = ["", "A", "B", "B − A", ...(data.paired ? ["seed by seed"] : [])];
+    const heads = columns.map((text, i) =>
       element("th", i ? { class: "number", scope: "col" } : { scope: "col" }, text),
     );
     const table = element("table", {}, element("thead", {}, element("tr", {}, ...heads)), body);
@@ -277,6 +404,7 @@
     for (const name of ["regret", "violation", "multipliers", "reward"]) {
       const quantity = data.quantities[name];
       if (!quantity) continue;
+      // Two lines in their own colours, or else in two dashes.
       const found = traces(name, two, (cell, i) => `${letters[i]}: ${cell.label || "all runs"}`);
       const place = figure(parent, `pair-${name}`, quantity.label);
       draw(place, found, layout(quantity.axis, false));
@@ -324,6 +452,24 @@
     });
   });
 
+  // Names that stay where they are when a table scrolls, as many as leave room for numbers.
+  function pin() {
+    for (const table of document.querySelectorAll(".scroll > table")) {
+      let left = 0;
+      const room = 0.55 * table.parentElement.clientWidth;
+      [...table.tHead.rows[0].cells].forEach((heading, column) => {
+        if (!heading.classList.contains("pinned")) return;
+        const width = heading.getBoundingClientRect().width;
+        const fits = column === 0 || left + width <= room;
+        for (const row of table.rows) row.cells[column].style.left = fits ? `${left}px` : "auto";
+        left += width;
+      });
+    }
+  }
+
+  document.querySelectorAll("details").forEach((folded) => folded.addEventListener("toggle", pin));
+  window.addEventListener("resize", pin);
+  pin();
   setUpFigures();
   drawFigures();
   setUpPair();

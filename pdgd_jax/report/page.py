@@ -17,6 +17,7 @@ from pdgd_jax._files import publish, writing
 from pdgd_jax.curves import as_dataset, cells_of
 from pdgd_jax.report import tables
 from pdgd_jax.report.drawn import data_of
+from pdgd_jax.streams import is_paired
 
 __all__ = ["report_of", "write_report"]
 
@@ -56,7 +57,13 @@ def report_of(dataset: xarray.Dataset) -> str:
         "version": escape(pdgd_jax.__version__),
         "warnings": tables.warnings(cells),
         "run": tables.what_was_run(dataset, configuration),
-        "results": tables.results_table(cells),
+        "results": tables.results_table(dataset, cells),
+        "pairs": (
+            "Random streams are shared: the last column takes differences seed by seed, and then "
+            "their median and band."
+            if is_paired(dataset)
+            else "Random streams are not known to be shared: seeds cannot be compared one by one."
+        ),
         "certificates": tables.certificates_tables(dataset, cells),
         # A "<" could end the script, or begin a comment in it.
         "data": json.dumps(data_of(dataset, cells), allow_nan=False).replace("<", "\\u003c"),

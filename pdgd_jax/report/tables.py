@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from html import escape
 from typing import Any, NamedTuple
@@ -12,7 +12,8 @@ import xarray
 
 from pdgd_jax._words import count_in_words, number_in_words
 from pdgd_jax.curves import Cell, shares_of
-from pdgd_jax.report.measures import MEASURES, end_of, last
+from pdgd_jax.report.instances import Facts, facts_of
+from pdgd_jax.report.measures import Measure, end_of, last, measures_of
 
 __all__ = ["certificates_tables", "results_table", "summary", "warnings", "what_was_run"]
 
@@ -72,21 +73,9 @@ def what_was_run(dataset: xarray.Dataset, configuration: Mapping[str, Any]) -> s
     listed = "".join(
         f"<dt>{escape(name)}</dt><dd>{escape(_plain(value))}</dd>" for name, value in facts.items()
     )
-    rows = [
-        [
-            _Entry(entry.get("label", entry.get("make", ""))),
-            _Entry(entry.get("make", "")),
-            _Entry(
-                ", ".join(
-                    f"{name} = {_plain(value)}"
-                    for name, value in entry.items()
-                    if name not in ("make", "label")
-                )
-            ),
-        ]
-        for entry in configuration.get("instance", [])
-    ]
-    table = _table(("instance", "made by", "options"), rows, sortable=False) if rows else ""
+    rows = [_instance_row(facts) for facts in facts_of(dataset, configuration)]
+    columns = ("instance", "made by", "options", ">rho", ">optimal multiplier")
+    table = _table(columns, rows, sortable=False) if rows else ""
     raw = ""
     if configuration:
         text = escape(json.dumps(configuration, indent=2, ensure_ascii=False))
@@ -94,39 +83,95 @@ def what_was_run(dataset: xarray.Dataset, configuration: Mapping[str, Any]) -> s
     return f"<dl>{listed}</dl>{table}{raw}"
 
 
-def results_table(cells: list[Cell]) -> str:
-    """A row for each cell: where its runs ended, and what held."""
+def _instance_row(facts: Facts) -> "list[_Entry]":
+    return [
+        _Entry(facts.label),
+        _Entry(facts.make, small=facts.about),
+        _Entry(", ".join(f"{name} = {_plain(value)}" for name, value in facts.options.items())),
+        _Entry(facts.rho),
+        _Entry(facts.multipliers),
+    ]
+
+
+def results_table(dataset: xarray.Dataset, cells: list[Cell]) -> str:
+    """A row for each cell: where its runs ended, and what held; the solver apart, folded."""
+    measures = measures_of(dataset)
+    outer = [measure for measure in measures if not measure.inner]
+    inner = [measure for measure in measures if measure.inner]
+    about = "".join(
+        f"<dt>{escape(measure.name)}</dt><dd>{escape(_meaning(dataset, measure))}</dd>"
+        for measure in measures
+    )
+    return (
+        f"{_ends_table(cells, outer, [('guarantees', _guarantees)])}"
+        f"<details><summary>What the columns are</summary><dl>{about}</dl></details>"
+        "<details><summary>Confidence sets, and the solver of the projections</summary>"
+        f"{_ends_table(cells, inner, [('unconverged', _stuck)])}</details>"
+    )
+
+
+def _meaning(dataset: xarray.Dataset, measure: Measure) -> str:
+    """What the results themselves say of it."""
+    about = dataset[measure.needs].attrs
+    units = about.get("units", "")
+    words = str(about.get("long_name", measure.needs.replace("_", " ")))
+    return f"{words} ({units})" if units not in ("", "1") else words
+
+
+def _ends_table(
+    cells: list[Cell],
+    measures: list[Measure],
+    more: "Sequence[tuple[str, Callable[[Cell], _Entry]]]",
+) -> str:
     dims = list(dict.fromkeys(dim for cell in cells for dim in cell.names))
     names = [dim.replace("_", " ") for dim in dims] or ["runs"]
-    ends = [[end_of(measure, cell) for measure in MEASURES] for cell in cells]
-    shown = [i for i in range(len(MEASURES)) if any(math.isfinite(e[i].value) for e in ends)]
-    measured = [f">{MEASURES[i].name}" for i in shown]
-    columns = [*names, *measured, ">guarantees", ">unconverged"]
+    ends = [[end_of(measure, cell) for measure in measures] for cell in cells]
+    shown = [i for i in range(len(measures)) if any(math.isfinite(e[i].value) for e in ends)]
+    columns = [*names, *(f">{measures[i].name}" for i in shown), *(f">{name}" for name, _ in more)]
     rows = []
     for cell, of_cell in zip(cells, ends, strict=True):
         row = [_Entry(cell.names.get(dim, "any")) for dim in dims] or [_Entry("all")]
         row += [_Entry(of_cell[i].text, of_cell[i].value, of_cell[i].band) for i in shown]
-        holds, fails, _ = _verdicts(cell.data)
-        judged = f"{holds} hold" + (f", {fails} fail" if fails else "")
-        row.append(_Entry(judged, holds - 1000 * fails, kind="fails" if fails else ""))
-        stuck = int(np.nansum(last("unconverged")(cell.data)))
-        row.append(_Entry(f"{stuck:,}", stuck, kind="fails" if stuck else ""))
-        rows.append(row)
-    return _table(columns, rows)
+        rows.append([*row, *(entry_of(cell) for _, entry_of in more)])
+    return _table(columns, rows, pinned=len(names))
+
+
+def _guarantees(cell: Cell) -> "_Entry":
+    """How many hold that could have failed, how many failed, and how many could not."""
+    holds, fails, vacuous = _verdicts(cell.data)
+    words = [f"{holds} hold", f"{fails} fail" if fails else ""]
+    kind = "fails" if fails else ""
+    small = f"{vacuous} vacuous" if vacuous else ""
+    return _Entry(", ".join(filter(None, words)), holds - 1000 * fails, small, kind)
+
+
+def _stuck(cell: Cell) -> "_Entry":
+    stuck = int(np.nansum(last("unconverged")(cell.data)))
+    return _Entry(f"{stuck:,}", stuck, kind="fails" if stuck else "")
 
 
 def certificates_tables(dataset: xarray.Dataset, cells: list[Cell]) -> str:
-    """A row for each guarantee, over all runs; and one for each guarantee and cell."""
+    """A row for each guarantee, over all runs; folded: those that do not apply, and each cell."""
     names = [str(name) for name in dataset["certificate"].to_numpy()]
     theorems = [str(theorem) for theorem in dataset["theorem"].to_numpy()]
-    every, each = [], []
+    applied: list[list[_Entry]] = []
+    idle: list[list[_Entry]] = []
+    each: list[list[_Entry]] = []
     for number, (name, theorem) in enumerate(zip(names, theorems, strict=True)):
         judged = [_judged(cell, number) for cell in cells]
-        every.append(_certificate_row(name, theorem, _together(judged)))
+        together = _together(judged)
+        (applied if together.applied else idle).append(_certificate_row(name, theorem, together))
         for cell, one in zip(cells, judged, strict=True):
             each.append([_Entry(cell.label or "all"), *_certificate_row(name, theorem, one)])
     columns = ("guarantee", ">measured", ">bound", ">share", ">runs", "verdict")
-    tables = _table(columns, every)
+    tables = _table(columns, applied) if applied else "<p>None applies to these runs.</p>"
+    if idle:
+        reasons = [[row[0], row[-1]] for row in idle]
+        count = count_in_words(len(idle), "guarantee")
+        tables += (
+            f"<details><summary>Not applicable to these runs: {count}</summary>"
+            f"{_table(('guarantee', 'verdict'), reasons)}</details>"
+        )
     if len(cells) > 1:
         tables += (
             "<details><summary>For each combination of learner and settings</summary>"
@@ -145,22 +190,27 @@ class _Entry(NamedTuple):
 
 
 def _table(
-    columns: Sequence[str], rows: Iterable[Sequence[_Entry]], *, sortable: bool = True
+    columns: Sequence[str],
+    rows: Iterable[Sequence[_Entry]],
+    *,
+    sortable: bool = True,
+    pinned: int = 0,
 ) -> str:
-    """Columns whose name starts with > hold numbers."""
+    """Columns whose name starts with > hold numbers; the pinned first ones do not scroll away."""
     heads = "".join(
-        f'<th scope="col"{" class=number" if column.startswith(">") else ""}>'
-        f"{escape(column.removeprefix('>'))}</th>"
-        for column in columns
+        f'<th scope="col" class="{"number" if column.startswith(">") else ""}'
+        f'{" pinned" if place < pinned else ""}">{escape(column.removeprefix(">"))}</th>'
+        for place, column in enumerate(columns)
     )
     body = []
     for row in rows:
         entries = []
-        for column, entry in zip(columns, row, strict=True):
+        for place, (column, entry) in enumerate(zip(columns, row, strict=True)):
             number = column.startswith(">")
             short = "short" if len(str(entry.text)) <= 24 and not entry.small else ""
             words = ("number",) if number else ("name", short)
-            classes = " ".join(word for word in (*words, entry.kind) if word)
+            fixed = "pinned" if place < pinned else ""
+            classes = " ".join(word for word in (*words, fixed, entry.kind) if word)
             key = ""
             if number:
                 known = entry.value is not None and not math.isnan(entry.value)
@@ -186,41 +236,57 @@ def _plain(value: Any) -> str:
 
 
 def _verdicts(data: xarray.Dataset) -> tuple[int, int, int]:
-    """How many guarantees hold in every seed that they apply to, fail in one, apply to none."""
+    """How many guarantees hold in every seed where they could fail, fail in one, cannot fail."""
     status = data["certificate_status"].transpose("seed", "certificate").to_numpy()
     fails = (status == "fails").any(0)
     holds = (status == "holds").any(0) & ~fails
-    return int(holds.sum()), int(fails.sum()), int((~holds & ~fails).sum())
+    vacuous = (status == "vacuous").any(0) & ~fails & ~holds
+    return int(holds.sum()), int(fails.sum()), int(vacuous.sum())
 
 
 class _Judged(NamedTuple):
     """A guarantee in some runs; numbers are those of the run with the largest share."""
 
-    measured: float
-    bound: float
-    share: float
-    holds: int
-    fails: int
-    runs: int
-    reason: str
+    measured: float = math.nan
+    bound: float = math.nan
+    trivial: float = math.nan
+    share: float = math.nan
+    holds: int = 0
+    fails: int = 0
+    vacuous: int = 0
+    runs: int = 0
+    reason: str = ""
+
+    @property
+    def applied(self) -> int:
+        """To how many runs."""
+        return self.holds + self.fails + self.vacuous
 
 
 def _judged(cell: Cell, number: int) -> _Judged:
-    measured, bound, status, reason = (
-        cell.data[f"certificate_{what}"].transpose("seed", "certificate").to_numpy()[:, number]
-        for what in ("measured", "bound", "status", "reason")
-    )
+    def read(what: str) -> Any:
+        found = cell.data[f"certificate_{what}"].transpose("seed", "certificate")
+        return found.to_numpy()[:, number]
+
+    measured, bound, status, reason = map(read, ("measured", "bound", "status", "reason"))
+    trivial = read("trivial") if "certificate_trivial" in cell.data else np.full(len(bound), np.nan)
     applies = status != "does not apply"
     why = next((str(word) for word in reason[~applies] if word), "")
     if not applies.any():
-        return _Judged(math.nan, math.nan, math.nan, 0, 0, len(status), why)
+        return _Judged(runs=len(status), reason=why)
     share = shares_of(measured, bound)
     worst = int(np.argmax(np.where(applies, share, -np.inf)))
-    holds, fails = int((status == "holds").sum()), int((status == "fails").sum())
     return _Judged(
-        float(measured[worst]), float(bound[worst]), float(share[worst]), holds, fails,
-        len(status), why,
-    )  # fmt: skip
+        measured=float(measured[worst]),
+        bound=float(bound[worst]),
+        trivial=float(trivial[worst]),
+        share=float(share[worst]),
+        holds=int((status == "holds").sum()),
+        fails=int((status == "fails").sum()),
+        vacuous=int((status == "vacuous").sum()),
+        runs=len(status),
+        reason=why,
+    )
 
 
 def _together(judged: list[_Judged]) -> _Judged:
@@ -228,26 +294,39 @@ def _together(judged: list[_Judged]) -> _Judged:
     return worst._replace(
         holds=sum(one.holds for one in judged),
         fails=sum(one.fails for one in judged),
+        vacuous=sum(one.vacuous for one in judged),
         runs=sum(one.runs for one in judged),
         reason=next((one.reason for one in judged if one.reason), ""),
     )
 
 
 def _certificate_row(name: str, theorem: str, judged: _Judged) -> list[_Entry]:
-    applied = judged.holds + judged.fails
-    others = f"not in {judged.runs - applied:,}: {judged.reason}" if judged.reason else ""
-    if judged.fails:
-        failed = count_in_words(judged.fails, "run")
-        verdict = _Entry(f"fails in {failed}", small=others, kind="fails")
-    elif judged.holds:
-        verdict = _Entry("holds", small=others, kind="holds")
-    else:
-        verdict = _Entry("does not apply", small=judged.reason, kind="idle")
+    known = not math.isnan(judged.trivial)
+    trivial = f"trivial: {number_in_words(judged.trivial)}" if known else ""
+    said = sorted(name.split(", ")) == sorted(theorem.split(", "))  # "regret, Theorem 5" is enough
     return [
-        _Entry(name, small=theorem),
+        _Entry(name, small="" if said else theorem),
         _Entry(number_in_words(judged.measured), judged.measured),
-        _Entry(number_in_words(judged.bound), judged.bound),
+        _Entry(number_in_words(judged.bound), judged.bound, trivial),
         _Entry(number_in_words(judged.share), judged.share),
-        _Entry(f"{applied:,} of {judged.runs:,}", applied),
-        verdict,
+        _Entry(f"{judged.applied:,} of {judged.runs:,}", judged.applied),
+        _verdict(judged),
     ]
+
+
+def _verdict(judged: _Judged) -> _Entry:
+    """In words; only what could have failed is said to hold."""
+    notes = []
+    if judged.vacuous and judged.vacuous < judged.applied:
+        notes.append(f"vacuous in {judged.vacuous:,}")
+    if judged.reason and judged.applied:
+        notes.append(f"not in {judged.runs - judged.applied:,}: {judged.reason}")
+    small = "; ".join(notes)
+    if judged.fails:
+        return _Entry(f"fails in {count_in_words(judged.fails, 'run')}", small=small, kind="fails")
+    if judged.holds:
+        return _Entry("holds", small=small, kind="holds")
+    if judged.vacuous:
+        small = "; ".join(["no run could exceed this bound", *notes])
+        return _Entry("vacuous", small=small, kind="vacuous")
+    return _Entry("does not apply", small=judged.reason, kind="idle")

@@ -1,0 +1,39 @@
+"""Sums over very many episodes, in any precision."""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+__all__ = ["Compensated"]
+
+
+class Compensated(NamedTuple):
+    """A running sum, and what rounding took from it (Kahan).
+
+    A float32 counts ones to 2^24 and stands still from there on; with what was lost carried along,
+    a sum of any length is right to a few units in the last place.
+
+    Attributes:
+      value: the sum.
+      lost: the sum is this much too large.
+    """
+
+    value: Float[Array, "*shape"]
+    lost: Float[Array, "*shape"]
+
+    @classmethod
+    def zeros(cls, shape: int | tuple[int, ...], dtype: Any) -> "Compensated":
+        """Nothing yet."""
+        return cls(jnp.zeros(shape, dtype), jnp.zeros(shape, dtype))
+
+    def add(self, terms: Float[Array, "*shape"]) -> "Compensated":
+        """One more term of each sum."""
+        step = terms - self.lost
+        value = self.value + step
+        return Compensated(value, (value - self.value) - step)
+
+    def total(self) -> Any:
+        """The sums on the host, in float64: with more digits than `value` alone can hold."""
+        return np.asarray(self.value, np.float64) - np.asarray(self.lost, np.float64)

@@ -1,0 +1,177 @@
+"""Options of an instance, checked against what its builder says it takes."""
+
+import inspect
+import math
+import types
+import typing
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+__all__ = ["kind_of", "options_of_builder", "takes_text", "value_of"]
+
+_SEQUENCES = (list, tuple, Sequence)
+
+
+def options_of_builder(builder: Callable[..., Any]) -> dict[str, Any]:
+    """The options of a builder by name, with their defaults."""
+    return {
+        name: parameter.default
+        for name, parameter in inspect.signature(builder).parameters.items()
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    }
+
+
+def kind_of(builder: Callable[..., Any], option: str) -> Any:
+    """The annotation of an option; `Any` if there is none, or none that can be read."""
+    try:
+        return typing.get_type_hints(builder).get(option, Any)
+    except Exception:  # a name of a user's annotation that does not exist at run time
+        return Any
+
+
+def takes_text(kind: Any) -> bool:
+    """Whether a word of the command line is meant as it stands."""
+    return kind is str or any(takes_text(part) for part in _alternatives(kind))
+
+
+def value_of(builder: Callable[..., Any], name: str, option: str, value: Any) -> Any:
+    """An option as its annotation has it: 1e4 is a whole number, and 5 a sequence of one.
+
+    What is not annotated, or not as a number, text or a sequence of these, is left alone.
+
+    Raises:
+      ValueError: one sentence that names the instance, the option, and what is wrong.
+    """
+    kind = kind_of(builder, option)
+    try:
+        return _as(kind, value)
+    except _UnfitError as error:
+        default = options_of_builder(builder).get(option, inspect.Parameter.empty)
+        example = (
+            "" if default in (None, inspect.Parameter.empty) else f", such as {written(default)}"
+        )
+        inside = "" if error.culprit is value else f" in {_short(value)}"
+        raise ValueError(
+            f"{option} of instance {name!r} must be {_in_words(kind)}{example}; "
+            f"got {_short(error.culprit)}{inside}."
+        ) from None
+
+
+def written(value: Any) -> str:
+    """A value as one writes it on the command line."""
+    if isinstance(value, list | tuple) and value:
+        return ",".join(_inner(entry) for entry in value) + "," * (len(value) == 1)
+    return str(value)
+
+
+def _inner(value: Any) -> str:
+    return f"({written(value)})" if isinstance(value, list | tuple) else str(value)
+
+
+class _UnfitError(Exception):
+    """The part of a value that is not as it should be."""
+
+    def __init__(self, culprit: Any) -> None:
+        super().__init__(culprit)
+        self.culprit = culprit
+
+
+def _as(kind: Any, value: Any) -> Any:
+    if isinstance(value, np.generic) or (hasattr(value, "ndim") and np.ndim(value) == 0):
+        value = value.item()  # a number of NumPy or JAX is a number
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if kind in (int, float):
+        return _as_number(kind, value)
+    if kind is str or kind is bool:
+        if not isinstance(value, kind):
+            raise _UnfitError(value)
+        return value
+    if kind is types.NoneType:
+        if value is not None:
+            raise _UnfitError(value)
+        return None
+    if origin is Literal:
+        if value not in parts:
+            raise _UnfitError(value)
+        return value
+    if alternatives := _alternatives(kind):
+        for alternative in alternatives:
+            try:
+                return _as(alternative, value)
+            except _UnfitError:
+                continue
+        raise _UnfitError(value)
+    if (origin or kind) in _SEQUENCES:
+        return _as_sequence(parts, value)
+    return value
+
+
+def _as_number(kind: type[int] | type[float], value: Any) -> int | float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _UnfitError(value)
+    try:
+        finite = math.isfinite(value)
+    except OverflowError:  # an integer beyond every float
+        finite = kind is int
+    if not finite or (kind is int and value != int(value)):
+        raise _UnfitError(value)
+    return kind(value)
+
+
+def _as_sequence(parts: tuple[Any, ...], value: Any) -> Any:
+    if isinstance(value, str):
+        if "," not in value:
+            raise _UnfitError(value)
+        value = value.split(",")  # of which not every part is a number: one is to blame
+        value = [int(part) if part.strip().isdigit() else part for part in value]
+    if isinstance(value, np.ndarray) or (hasattr(value, "tolist") and np.ndim(value)):
+        value = value.tolist()
+    several = [part for part in parts if part is not Ellipsis]
+    if not isinstance(value, Sequence):
+        # A sequence of numbers of which there is one: `--sizes 1`.
+        if len(several) != 1 or several[0] not in (int, float):
+            raise _UnfitError(value)
+        value = (value,)
+    if len(several) > 1 or (parts and parts[0] == ()):  # so many entries, each of its own kind
+        if len(value) != len(several):
+            raise _UnfitError(value)
+        return tuple(_as(part, entry) for part, entry in zip(several, value, strict=True))
+    kind = several[0] if several else Any
+    return tuple(_as(kind, entry) for entry in value)
+
+
+def _alternatives(kind: Any) -> tuple[Any, ...]:
+    union = typing.get_origin(kind) in (typing.Union, types.UnionType)
+    return typing.get_args(kind) if union else ()
+
+
+_WORDS = {int: "whole number", float: "finite number", str: "text", bool: "True or False"}
+
+
+def _in_words(kind: Any) -> str:
+    if kind in (int, float):
+        return f"a {_WORDS[kind]}"
+    if kind in (str, bool):
+        return _WORDS[kind]
+    if kind is types.NoneType:
+        return "None"
+    if typing.get_origin(kind) is Literal:
+        return " or ".join(map(str, typing.get_args(kind)))
+    if alternatives := _alternatives(kind):
+        return " or ".join(_in_words(part) for part in alternatives)
+    several = [part for part in typing.get_args(kind) if part is not Ellipsis]
+    if len(several) > 1 and len(set(several)) == 1 and several[0] in (int, float):
+        return f"{len(several)} {_WORDS[several[0]]}s"
+    if len(several) > 1:
+        return f"{len(several)} values ({', '.join(_in_words(part) for part in several)})"
+    if several and several[0] in (int, float):
+        return f"{_WORDS[several[0]]}s with commas between them"
+    inner = f" of {_in_words(several[0])} each" if several else ""
+    return f"a sequence{inner}"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
