@@ -128,15 +128,15 @@ def test_a_bare_solver_with_too_small_a_budget_says_so_and_stays_feasible(
         assert infeasibility(*one[:2], np.asarray(short.occupancy[i]), *one[3:]) < 1e-13
 
 
-def test_the_polish_alone_is_not_a_solver(problems):
-    """Its two steps finish what jaxopt found; from nothing they do not get there."""
+def test_the_polish_alone_is_not_a_solver():
+    """Its steps finish what jaxopt found; from nothing, unless tiny, they do not get there."""
 
     def alone(state_mask, action_mask, target, center, radius):
         lane = single_lane(Layers(state_mask, action_mask), target, ConfidenceSet(center, radius))
         nothing = jnp.zeros_like(lane.target), jnp.zeros_like(lane.conserved), jnp.ones(())
         return polish.polish(lane, polish.Point(*nothing)).residual
 
-    residual = jax.jit(jax.vmap(alone))(*batch(9, 32, kind="far"))
+    residual = jax.jit(jax.vmap(alone))(*batch(9, 32, (10, 12, 8), "far"))
     assert np.mean(np.asarray(residual) > 1e-6) > 0.5
 
 

@@ -270,16 +270,14 @@ def test_a_scan_carries_the_warm_start():
 def test_float32(default_too):
     """Whether float32 is what JAX computes with by default, or float64."""
     problems = batch(7, 32, (3, 3, 2))
-    near = np.abs(problems[2]).max((1, 2, 3, 4)) < 5  # float32 resolves 1e-5 of targets like these
-    problems = [array[near] for array in problems]
     exact = jax.jit(jax.vmap(lane_of("newton")))(*problems).occupancy
     with jax.enable_x64(not default_too):
         result = jax.jit(jax.vmap(lane_of("newton")))(*in_float32(problems))
         assert result.occupancy.dtype == jnp.float32
         assert np.all(result.info.converged)
-        assert np.max(result.info.residual) <= 1e-5
-    # A residual of 1e-5 in the flow, times the condition of the dual.
-    np.testing.assert_allclose(result.occupancy, exact, atol=3e-3)
+        assert np.max(result.info.residual) <= 1e-6
+    # The root of the residual, as `newton.solver` says.
+    np.testing.assert_allclose(result.occupancy, exact, atol=1e-3)
 
 
 def in_float32(arrays):
@@ -340,7 +338,7 @@ def test_the_slow_loop_converges_in_float32_too(with_constants, kind):
     problems = in_float32(batch(13, 512, kind=kind))
     result = jax.jit(jax.vmap(lane_of("newton")))(*problems)
     assert np.all(result.info.converged)
-    assert np.max(result.info.residual) <= 1e-5
+    assert np.max(result.info.residual) <= 1e-6
 
 
 @pytest.mark.slow
@@ -348,15 +346,12 @@ def test_the_slow_loop_converges_in_float32_too(with_constants, kind):
     ("shape", "count"), [((4, 5, 3), 98_304), ((10, 4, 2), 4096), ((20, 3, 2), 2048)]
 )
 def test_float32_from_any_start_within_the_range(shape, count):
-    """Ten times as many: `python benchmarks/starts.py --problems 1000000`.
-
-    Of 990,000 there 9 did not converge and 3 were further than 1e-3 from the projection. This is a
-    known defect, not a tolerance: nothing here may be worse than ten times that.
-    """
+    """More of them: `python benchmarks/starts.py --problems 1000000`."""
     verdict = judge_starts(np.random.default_rng(20), shape, count)
     assert np.isfinite(verdict.distance).all()  # every reference was certified
-    assert np.mean(~verdict.converged | verdict.wrong) <= 1.2e-4
-    assert np.mean(verdict.steps > 100) <= 1.2e-4
+    assert verdict.converged.all()
+    assert not verdict.wrong.any()
+    assert np.max(verdict.steps) <= 60  # as in double precision
 
 
 @pytest.mark.slow

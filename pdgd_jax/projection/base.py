@@ -141,7 +141,7 @@ def project(
         with "-bare" jaxopt's alone), or a `Solver`.
       warm_start: that of an earlier result on layers of the same shape; it changes the time, and
         the answer by no more than the tolerance leaves open. NaN in it does no harm.
-      tolerance: on every part of the optimality conditions. For "newton" 1e-9 in float64 and 1e-5
+      tolerance: on every part of the optimality conditions. For "newton" 1e-9 in float64 and 1e-6
         in float32.
 
     Returns:

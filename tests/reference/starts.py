@@ -17,11 +17,11 @@ SHAPES = ((4, 5, 3), (10, 4, 2), (20, 3, 2), (10, 12, 8))  # L, S, A
 STARTS = ("cold", "other target", "other layers", "random", "huge", "not finite")
 BROKEN = (np.nan, np.inf, -np.inf, 3e38, -3e38)
 
-# A hundred times what float32 aims at, 1e-5: the condition of the dual, by which an error of the
-# flow grows, is of that order here. Points that are wrong for another reason are off by 0.1.
+# The root of what float32 aims at, 1e-6: the square of the distance is at most the residual times
+# how far the potentials are off. Points that are wrong for another reason are off by 0.1.
 WRONG = 1e-3
-# Ten times: sums of some entries with errors of 1e-5 each.
-INFEASIBLE = 1e-4
+# Ten times: sums of some entries with errors of 1e-6 each.
+INFEASIBLE = 1e-5
 # The square of the distance to the projection is at most the gap. In float64 every entry is exact
 # to 1e-9, and the gap weighs them by the target.
 CERTIFIED = 1e-7
