@@ -33,7 +33,7 @@ def pytest_configure(config):
         jax.config.update("jax_disable_most_optimizations", True)
 
 
-@pytest.fixture(params=["float32", "float64"])
+@pytest.fixture(params=[pytest.param("float32", marks=pytest.mark.slow), "float64"])
 def precision(request):
     """Run a test in both precisions, as a user who has or has not enabled x64."""
     context = jax.enable_x64(False) if request.param == "float32" else contextlib.nullcontext()

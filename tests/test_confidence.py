@@ -12,6 +12,7 @@ from pdgd_jax.confidence import ConfidenceSet, contains, count, estimate, no_vis
 from tests.conftest import random_mdp, random_policy
 
 COUNT = jax.jit(count)
+ESTIMATE = jax.jit(estimate, static_argnames="num_episodes")
 SIZES, ACTIONS, T, DELTA = (1, 3, 2, 1), 2, 500, 0.1
 
 
@@ -19,7 +20,8 @@ def trajectories(number):
     mdp = random_mdp(0, SIZES, ACTIONS)
     policy = random_policy(1, mdp.layers)
     keys = jax.random.split(jax.random.key(2), number)
-    return mdp, jax.vmap(lambda key: rollout(key, mdp, policy))(keys)
+    played = jax.jit(jax.vmap(lambda key: rollout(key, mdp, policy)))(keys)
+    return mdp, jax.tree.map(np.asarray, played)
 
 
 def slow_counts(states, actions):
@@ -71,7 +73,7 @@ def test_the_estimate_is_the_papers():
     for t in range(40):
         visits, _ = COUNT(layers, visits, jax.tree.map(lambda x, t=t: x[t], played))
     scale = 0.7
-    found = estimate(
+    found = ESTIMATE(
         layers, visits, num_episodes=T, delta=jnp.asarray(DELTA), scale=jnp.asarray(scale)
     )
     N, M = np.asarray(visits.pairs), np.asarray(visits.triples)
@@ -114,14 +116,14 @@ def test_padding_changes_neither_counts_nor_radii():
     plain, wide = no_visits(mdp.layers), no_visits(padded)
     for t in range(30):
         one = jax.tree.map(lambda x, t=t: x[t], played)
-        longer = Trajectory(jnp.pad(one.states, (0, 2)), jnp.pad(one.actions, (0, 2)))
+        longer = Trajectory(np.pad(one.states, (0, 2)), np.pad(one.actions, (0, 2)))
         plain, _ = COUNT(mdp.layers, plain, one)
         wide, _ = COUNT(padded, wide, longer)
     assert wide.pairs.sum() == plain.pairs.sum() == 30 * 3
     assert int(wide.epoch) == int(plain.epoch)
     settings = {"num_episodes": T, "delta": jnp.asarray(DELTA), "scale": jnp.asarray(1.0)}
-    first = estimate(mdp.layers, plain, **settings)
-    second = estimate(padded, wide, **settings)
+    first = ESTIMATE(mdp.layers, plain, **settings)
+    second = ESTIMATE(padded, wide, **settings)
     L, S, A = mdp.layers.shape
     np.testing.assert_allclose(second.radius[:L, :S, :A], first.radius, rtol=1e-14)
     np.testing.assert_allclose(second.center[:L, :S, :A, :S], first.center, rtol=1e-14)

@@ -410,7 +410,7 @@ def replay(cmdp, key):
         draw_key, _ = jax.random.split(jax.random.fold_in(carry.key, t))
         return cmdp.draw(draw_key, carry.processes, t, policy)[0].constraints
 
-    return np.asarray(jax.vmap(draw)(jnp.arange(T)))
+    return np.asarray(jax.jit(jax.vmap(draw))(jnp.arange(T)))
 
 
 def test_the_margin_of_one_s_own_adversary_is_found_in_the_run(cmdp):
@@ -439,7 +439,7 @@ def test_a_comparator_that_nobody_can_play_proves_no_margin(cmdp):
     random = processes.Corrupted(cmdp.constraints, processes.Constant(mean))
     hidden = CMDP(cmdp.mdp, cmdp.rewards, random)
     real = comparators_of(hidden, T)
-    empty = type(real)(0 * real.occupancies[:1], real.multipliers)
+    empty = type(real)(0 * real.occupancies, real.multipliers)
     result = evaluate(play(hidden, learners.uniform(cmdp.layers), comparators=empty), hidden)
     assert (result.rho < -0.1).all()
 

@@ -5,6 +5,7 @@ that their sum is taken in parts; so many that it is taken by matrix products.
 """
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -55,7 +56,8 @@ def test_the_shapes_are_what_they_are_meant_to_be():
 def test_sums_and_lookups_are_those_of_loops_over_pairs(shape):
     L, S, A, B = shape
     triples, pairs = random_arrays(shape)
-    flat = _join(triples)
+    join, lookup = jax.jit(_join), jax.jit(around, static_argnums=1)
+    flat = join(triples)
     last = pairs[-1]
     entered = np.zeros((L - 1, S, B))
     left = np.zeros((L, S, B))
@@ -63,15 +65,16 @@ def test_sums_and_lookups_are_those_of_loops_over_pairs(shape):
         left[layer, state] += pairs[layer, state, action]
         if layer < L - 1:
             entered[layer] += triples[:, layer, state, action]
-    np.testing.assert_allclose(over_pairs(flat, last), entered, atol=1e-13)
-    np.testing.assert_allclose(per_state(_join(pairs), last), left, atol=1e-13)
+    np.testing.assert_allclose(jax.jit(over_pairs)(flat, last), entered, atol=1e-13)
+    np.testing.assert_allclose(jax.jit(per_state)(join(pairs), last), left, atol=1e-13)
     potential = np.random.default_rng(1).normal(size=(L, S, B))
     here, ahead = np.zeros_like(pairs), np.zeros_like(triples)
     for layer, state, action in pairs_of(L - 1, S, A):
         here[layer, state, action] = potential[layer, state]
         ahead[:, layer, state, action] = potential[layer + 1]
-    np.testing.assert_array_equal(around(potential, A)[0], _join(here))
-    np.testing.assert_array_equal(around(potential, A)[1], _join(ahead))
+    found = lookup(potential, A)
+    np.testing.assert_array_equal(found[0], join(here))
+    np.testing.assert_array_equal(found[1], join(ahead))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -82,11 +85,16 @@ def test_what_is_joined_is_assembled_again(shape):
     state_mask, action_mask = np.ones((L + 1, S, B), bool), np.ones((L, S, A, B), bool)
     state_mask[0, 1:] = state_mask[-1, 1:] = action_mask[0, 1:] = False
     target = np.moveaxis(triples, 0, 3)
-    problem = Problem.of(
-        state_mask, action_mask, target, np.full_like(target, 1 / S), target[..., 0, :]
-    )
-    problem = problem._replace(target=np.where(triples > 0, triples, -1e30))
-    np.testing.assert_array_equal(assemble(problem, _join(triples), triples[0, -1]), triples)
+
+    @jax.jit
+    def there_and_back(triples):
+        problem = Problem.of(
+            state_mask, action_mask, target, np.full_like(target, 1 / S), target[..., 0, :]
+        )
+        problem = problem._replace(target=jnp.where(triples > 0, triples, -1e30))
+        return assemble(problem, _join(triples), triples[0, -1])
+
+    np.testing.assert_array_equal(there_and_back(triples), triples)
 
 
 def dense(shape, free, pieces, last, damping, lane):
@@ -117,18 +125,20 @@ def test_the_system_is_solved_as_the_dense_one(shape):
     point = rng.normal(size=(S, L, S, A, B))
     center = rng.dirichlet(np.ones(S), size=(L, S, A, B)).transpose(4, 0, 1, 2, 3)
     radius, mass = rng.uniform(0, 0.6, (2, L, S, A, B))
-    pieces = ConePieces(*map(np.asarray, project_cone(point, center, radius, mass)))
+    pieces = ConePieces(*map(np.asarray, jax.jit(project_cone)(point, center, radius, mass)))
     free, last = np.ones((L, S, B)), rng.normal(size=(S, A, B))
     free[0, 1:] = 0
     damping = rng.uniform(0.01, 0.1, B)
     right = rng.normal(size=(L, S, B)) * free
-    cones = Cones(_join(point), _join(center), _join(radius), last, free)
 
     @jax.jit
     def solve(pieces):
-        return solve_system(hessian_of(cones, pieces, last, damping), right)
+        cones = Cones(_join(point), _join(center), _join(radius), last, free)
+        return solve_system(
+            hessian_of(cones, ConePieces(*map(_join, pieces)), last, damping), right
+        )
 
-    found = np.asarray(solve(ConePieces(*map(_join, pieces))))
+    found = np.asarray(solve(pieces))
     for lane in range(B):
         matrix = dense(shape, free, pieces, last, damping, lane)
         expected = np.linalg.solve(matrix, right[..., lane].reshape(-1))

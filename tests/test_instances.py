@@ -41,15 +41,8 @@ def test_contract(name, precision):
         state = cmdp.init(key)
         return state, *jax.lax.scan(episode, state, jnp.arange(500))
 
-    other = play(cmdp, jax.random.key(1))
+    play(cmdp, jax.random.key(1))
     state, final, (outcomes, paths) = play(cmdp, jax.random.key(0))
-    # vmap over keys equals a loop; a sine may be fused differently.
-    keys = jnp.stack([jax.random.key(0), jax.random.key(1)])
-    batch = jax.vmap(play, (None, 0))(cmdp, keys)[2]
-    rounding = 1e-6 if precision == "float32" else 1e-13
-    for i, alone in enumerate(((outcomes, paths), other[2])):
-        lane = jax.tree.map(lambda x, i=i: x[i], batch)
-        chex.assert_trees_all_close(lane, alone, atol=rounding)
     chex.assert_trees_all_equal_shapes_and_dtypes(state, final)
     chex.assert_tree_all_finite(outcomes)
     assert outcomes.reward.shape == (500, *cmdp.layers.shape)
@@ -62,6 +55,29 @@ def test_contract(name, precision):
     assert not np.asarray(outcomes.constraints)[:, :, ~mask].any()
     states = np.asarray(cmdp.layers.state_mask)
     assert states[np.arange(states.shape[0]), np.asarray(paths.states)].all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_vmap_over_keys_equals_a_loop(name, precision):
+    cmdp = make(name)
+    policy = cmdp.layers.uniform_policy(precision)
+
+    @jax.jit
+    def play(key):
+        def episode(state, t):
+            key_t = jax.random.fold_in(key, t)
+            outcome, state = cmdp.draw(key_t, state, t, policy)
+            return state, (outcome, rollout(key_t, cmdp.mdp, policy))
+
+        return jax.lax.scan(episode, cmdp.init(key), jnp.arange(500))[1]
+
+    keys = jax.random.split(jax.random.key(0), 2)
+    batch = jax.vmap(play)(keys)
+    rounding = 1e-6 if precision == "float32" else 1e-13  # a sine may be fused differently
+    for i, key in enumerate(keys):
+        lane = jax.tree.map(lambda x, i=i: x[i], batch)
+        chex.assert_trees_all_close(lane, play(key), atol=rounding)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -111,6 +111,7 @@ def test_the_bare_solver_is_jaxopt_alone(name, problems, exact):
     np.testing.assert_allclose(result.occupancy[done], exact[done], atol=2e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODULES)
 def test_a_bare_solver_with_too_small_a_budget_says_so_and_stays_feasible(
     name, problems, monkeypatch
@@ -128,6 +129,7 @@ def test_a_bare_solver_with_too_small_a_budget_says_so_and_stays_feasible(
         assert infeasibility(*one[:2], np.asarray(short.occupancy[i]), *one[3:]) < 1e-13
 
 
+@pytest.mark.slow
 def test_the_polish_alone_is_not_a_solver():
     """Its steps finish what jaxopt found; from nothing, unless tiny, they do not get there."""
 

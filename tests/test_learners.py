@@ -51,7 +51,7 @@ POLICY = jax.jit(lambda learner, state: learner.policy(state))
 
 TWINS = [
     pytest.param((1, 3, 3, 1), 2, 1, "tuned", 1.0, id="small"),
-    pytest.param((1, 3, 3, 1), 2, 3, "tuned", 0.3, id="three constraints"),
+    pytest.param((1, 3, 3, 1), 2, 3, "tuned", 0.3, marks=pytest.mark.slow, id="three constraints"),
     pytest.param((1, 4, 4, 4, 1), 3, 3, "tuned", 0.3, marks=pytest.mark.slow, id="larger"),
     pytest.param((1, 2, 4, 1), 2, 3, "theory", 0.1, marks=pytest.mark.slow, id="theory rates"),
     pytest.param((1, 3, 3, 1), 2, 1, (0.7, 0.05), 0.2, marks=pytest.mark.slow, id="own rates"),

@@ -318,6 +318,7 @@ def test_many_pairs_in_states_that_nothing_enters(with_constants):
     assert np.max(result.info.iterations) <= 40
 
 
+@pytest.mark.slow
 def test_a_warm_start_of_another_precision_and_a_traced_tolerance():
     layers, q, center, radius = simple_problem()
     confidence = ConfidenceSet(center, radius)

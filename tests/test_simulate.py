@@ -239,6 +239,7 @@ def test_vmap_over_settings_equals_a_loop(cmdp, player, batched):
     np.testing.assert_allclose(traced(jnp.asarray([0.1, 0.2])).setting.rates.dual, [0.1, 0.2])
 
 
+@pytest.mark.slow
 def test_vmap_over_stacked_instances_equals_a_loop(history, player, cmdp):
     """Instances of different sizes, padded to one shape: each runs as if alone."""
     instances = [cmdp, make("random", sizes=(1, 2, 1), num_actions=2, seed=1)]
@@ -301,7 +302,7 @@ def test_float32_runs():
         history = run(KEYS[0], cmdp, pdgd_ops(cmdp.layers, 1, T, confidence_scale=0.5), T)
         assert history.reward.dtype == jnp.float32
         assert bool(history.all_converged)
-        assert float(history.metrics.residual[-1]) <= 1e-5
+        assert float(history.metrics.residual[-1]) <= 1e-6
         chex.assert_tree_all_finite(history.reward)
 
 

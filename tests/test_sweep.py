@@ -111,11 +111,13 @@ def test_a_learner_that_ignores_a_setting_has_the_same_values_along_it(whole):
     assert (busy.reward.isel(rates=0) != busy.reward.isel(rates=1)).any()
 
 
+@pytest.mark.slow
 def test_placement_changes_no_bit(whole):
     assert len(jax.local_devices()) == 2
     assert_same_bits(sweep(FULL, width=4, save_every=10, devices=1), whole)
 
 
+@pytest.mark.slow
 def test_where_chunks_are_cut_changes_no_bit(whole):
     assert_same_bits(sweep(FULL, width=4, save_every=7), whole)
     assert_same_bits(sweep(FULL, width=4), whole)
