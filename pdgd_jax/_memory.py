@@ -4,24 +4,29 @@ import contextlib
 import os
 from pathlib import Path
 
-__all__ = ["check_memory", "free_memory", "size_in_words"]
+from pdgd_jax._words import size_in_words
+
+__all__ = ["check_memory", "free_memory"]
 
 
-def free_memory() -> float | None:
+def free_memory() -> int | None:
     """Bytes that can be had without swapping; None where the system does not say."""
-    found: list[float] = []
-    with contextlib.suppress(OSError, ValueError, IndexError):
+    found: list[int] = []
+    with contextlib.suppress(OSError, StopIteration, ValueError):
         lines = Path("/proc/meminfo").read_text().splitlines()
-        fields = dict(line.split(":") for line in lines)
-        found.append(1024.0 * int(fields["MemAvailable"].split()[0]))
-    if not found:
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            found.append(float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")))
-    with contextlib.suppress(OSError, ValueError):  # what a container may use: "max" is no number
+        line = next(line for line in lines if line.startswith("MemAvailable:"))
+        found.append(1024 * int(line.split()[1]))
+    with contextlib.suppress(OSError, ValueError):  # what a container may use; "max" is no number
         group = Path("/sys/fs/cgroup")
+        limit = int((group / "memory.max").read_text())
         used = int((group / "memory.current").read_text())
-        found.append(float(int((group / "memory.max").read_text()) - used))
-    return max(min(found), 0.0) if found else None
+        lines = (group / "memory.stat").read_text().splitlines()
+        cached = sum(int(line.split()[1]) for line in lines if line.startswith("inactive_file "))
+        found.append(limit - used + cached)
+    if not found and hasattr(os, "sysconf"):
+        with contextlib.suppress(OSError, ValueError):
+            found.append(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return max(0, min(found)) if found else None
 
 
 def check_memory(what: str, needed: float) -> None:
@@ -32,13 +37,3 @@ def check_memory(what: str, needed: float) -> None:
             f"{what} needs about {size_in_words(needed)} of memory, and "
             f"{size_in_words(free)} are free; choose something smaller."
         )
-
-
-def size_in_words(number: float) -> str:
-    """Bytes, as in 3.5 GiB."""
-    number = min(number, 10**300)  # what else there is to count is beyond every float
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if number < 1024:
-            return f"{number:.3g} {unit}"
-        number /= 1024
-    return f"{number:.3g} PiB"

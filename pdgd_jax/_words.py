@@ -34,12 +34,13 @@ def count_in_words(number: int, what: str) -> str:
 
 
 def size_in_words(number: float) -> str:
-    """Bytes, as in 1.5 MiB."""
-    for unit in ("B", "KiB", "MiB"):
+    """Bytes, as in 3.5 GiB."""
+    number = min(number, 10**300)  # what else there is to count is beyond every float
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if number < 1024:
             return f"{number:.3g} {unit}"
         number /= 1024
-    return f"{number:.3g} GiB"
+    return f"{number:.3g} PiB"
 
 
 def duration_in_words(seconds: float) -> str:

@@ -13,15 +13,13 @@ They are right within a factor of three for what was measured there, see `tests/
 busy or older machine takes longer.
 """
 
-import contextlib
 import math
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from pdgd_jax._memory import free_memory
 from pdgd_jax.cmdp import CMDP
 from pdgd_jax.learners import Learner
 from pdgd_jax.metrics import Comparators
@@ -337,19 +335,4 @@ def free_bytes() -> int | None:
     statistics = jax.local_devices()[0].memory_stats()
     if statistics and "bytes_limit" in statistics:
         return int(statistics["bytes_limit"] - statistics.get("bytes_in_use", 0))
-    found: list[int] = []
-    with contextlib.suppress(OSError, StopIteration, ValueError):
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        line = next(line for line in lines if line.startswith("MemAvailable:"))
-        found.append(1024 * int(line.split()[1]))
-    with contextlib.suppress(OSError, ValueError):  # what a container may use; "max" is no number
-        group = Path("/sys/fs/cgroup")
-        limit = int((group / "memory.max").read_text())
-        used = int((group / "memory.current").read_text())
-        lines = (group / "memory.stat").read_text().splitlines()
-        cached = sum(int(line.split()[1]) for line in lines if line.startswith("inactive_file "))
-        found.append(limit - used + cached)
-    if not found and hasattr(os, "sysconf"):
-        with contextlib.suppress(OSError, ValueError):
-            found.append(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    return max(0, min(found)) if found else None
+    return free_memory()
