@@ -274,10 +274,9 @@ def _of_construction(case: _Case) -> Iterator[_Judgement]:
     yield _judge("projections converged", last.unconverged, 0, case.no_promise)
     yield _judge("occupancies feasible", last.infeasibility, feasible, case.no_promise)
     top = ceiling(problem.num_episodes)
-    measured = last.highest_multiplier
-    yield _judge(
-        "multipliers in their box", measured, top * (1 + case.rounding), case.no_multipliers
-    )
+    measured, reach = last.highest_multiplier, problem.dual * case.most_cost
+    bound = top * (1 + case.rounding)
+    yield _judge("multipliers in their box", measured, bound, case.no_multipliers, reach)
     increment = theory.dual_increment(problem)
     slack = increment.value * case.rounding + np.spacing(last.largest_multiplier)
     bound = increment._replace(value=increment.value + slack)
@@ -297,7 +296,8 @@ def _of_chance(case: _Case) -> Iterator[_Judgement]:
     error = theory.estimation_error(problem)
     reason = case.no_promise or case.not_ended or case.other_radii
     measured = sums["model_error"]
-    yield _judge("transitions estimated", measured, error, reason, 2 * case.most_cost)
+    trivial = 0 if case.certain_transitions else 2 * case.most_cost
+    yield _judge("transitions estimated", measured, error, reason, trivial)
 
     count = len(last.margin)
     nothing = "" if count else "no occupancies to compare with"

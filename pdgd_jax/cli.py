@@ -190,8 +190,9 @@ def instances(
         if row["rho"] is None:
             about.append(f" (rho: {row['rho_reason']})", style="yellow")
         counts = (str(row[key]) for key in ("layers", "states", "actions", "constraints"))
-        values = ("?" if row[key] is None else f"{row[key]:.4g}" for key in ("opt", "rho"))
-        table.add_row(label, *counts, *values, about)
+        opt, rho = ("?" if row[key] is None else f"{row[key]:.4g}" for key in ("opt", "rho"))
+        bound = "" if row["rho"] is None or row["rho_exact"] else "≥ "
+        table.add_row(label, *counts, opt, f"{bound}{rho}", about)
     console = Console()
     print_table(console, table)
     console.print("\nSolve one with [bold]pdgd solve NAME[/]; its options: pdgd instances NAME.")
@@ -399,10 +400,19 @@ def _facts(cmdp: CMDP, num_episodes: int) -> dict[str, Any]:
         "rho_reason": reason,
         "num_episodes": num_episodes,
         "required_rho": theory.required_margin(L, m, num_episodes),
-        "condition_holds": rho is not None
-        and theory.slater_condition_holds(rho, L, m, num_episodes),
-        "episodes_for_condition": None if rho is None else theory.episodes_for_margin(rho, L, m),
+        "condition_holds": _condition(rho, exact, L, m, num_episodes),
+        "episodes_for_condition": theory.episodes_for_margin(rho, L, m) if exact and rho else None,
     }
+
+
+def _condition(
+    rho: float | None, exact: bool, num_layers: int, num_constraints: int, num_episodes: int
+) -> bool | None:
+    """Whether the condition on rho holds; None where a lower bound of rho does not tell."""
+    if rho is None:
+        return None
+    holds = theory.slater_condition_holds(rho, num_layers, num_constraints, num_episodes)
+    return holds if holds or exact else None
 
 
 def _foreseen(cmdp: CMDP) -> bool:
@@ -458,17 +468,15 @@ def _sentences(facts: dict[str, Any]) -> list[tuple[str, str]]:
     if facts["rho"] is not None:
         number = f"{facts['rho']:.6g}"
         rho = number if facts["rho_exact"] else f"at least {number} ({rho})"
-    verb = "holds" if facts["condition_holds"] else "does not hold"
-    condition = (
-        "unknown"
-        if facts["rho"] is None
-        else (
-            f"{verb} at T = {facts['num_episodes']:,}: rho = {facts['rho']:.4g} "
-            f"{'>=' if facts['condition_holds'] else '<'} {facts['required_rho']:.4g}"
-        )
-    )
-    if facts["rho"] is not None and not facts["condition_holds"]:
-        needed = facts["episodes_for_condition"]
+    holds, needed = facts["condition_holds"], facts["episodes_for_condition"]
+    asked = f"at T = {facts['num_episodes']:,}"
+    condition = f"unknown {asked}: it asks for rho >= {facts['required_rho']:.4g}"
+    if holds is not None:
+        sign, verb = (">=", "holds") if holds else ("<", "does not hold")
+        known = "rho =" if facts["rho_exact"] else "rho is at least"
+        number = f"{facts['rho']:.4g} {sign} {facts['required_rho']:.4g}"
+        condition = f"{verb} {asked}: {known} {number}"
+    if holds is False:
         condition += "; it never does" if needed is None else f"; it does from T = {needed:.3g}"
     own = facts["environment"]
     in_units = own and " and ".join(

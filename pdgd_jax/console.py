@@ -258,7 +258,7 @@ def _check_known(context: typer.Context, name: str, option: str) -> None:
     theirs = [_dashed(known) for known in options_of(name)]
     own = [word[2:] for parameter in context.command.params for word in parameter.opts]
     near = nearest(_dashed(option), [*theirs, *own], cutoff=0.7)
-    if _dashed(option) in theirs or not any(near.endswith(f"'{word}'?)") for word in own):
+    if _dashed(option) in theirs or (near and not any(near.endswith(f"'{x}'?)") for x in own)):
         check_option(name, option)
         return
     near = near.replace("mean '", "mean '--")

@@ -376,9 +376,10 @@ def slope_of(horizons: NDArray, medians: NDArray, errors: NDArray | None = None)
 
 
 def shares_of(measured: NDArray, bound: NDArray) -> NDArray:
-    """Measured / bound; a bound of 0 is used not at all, or beyond measure."""
-    nothing = np.where(measured > bound, np.inf, 0.0)
-    return np.where(bound > 0, measured / np.where(bound > 0, bound, 1), nothing)
+    """Measured / bound; a bound of 0 is used not at all, or beyond measure, and so NaN uses any."""
+    nothing = np.where(measured <= bound, 0.0, np.inf)
+    shares = np.where(bound > 0, measured / np.where(bound > 0, bound, 1), nothing)
+    return np.where(np.isnan(shares), np.inf, shares)
 
 
 def _heeds(dataset: xarray.Dataset, dim: str) -> bool:

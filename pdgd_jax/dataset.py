@@ -30,7 +30,7 @@ VARIABLES: dict[str, tuple[tuple[str, ...], str, str]] = {
     "violations": (("checkpoint", "constraint"), "cumulative violation", "cost"),
     "positive_violation": (
         ("checkpoint", "constraint"),
-        "cumulative positive part of the violation (mean constraints; those shown by adversaries)",
+        "positive violation so far, of the mean or as shown",
         "cost",
     ),
     "multipliers": (("checkpoint", "constraint"), "Lagrange multipliers", "reward per cost"),

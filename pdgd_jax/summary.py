@@ -160,7 +160,9 @@ def print_summary(
         row(f"alpha-regret, alpha = {facts['alpha']:.3g}", "alpha_regret")
     row("violation, worst constraint", "violation")
     drawn = history.metrics.constraint_sum is not None
-    row(f"violation, positive parts{'' if drawn else ' of the mean'}", "positive_violation")
+    row(
+        f"violation, positive parts{' as shown' if drawn else ' of the mean'}", "positive_violation"
+    )
     setting = history.setting  # a learner without multipliers or epochs has zeros there
     has_multipliers = setting is not None and setting.num_constraints is not None
     if has_multipliers or on_host(history.metrics.largest_multiplier).any():
@@ -190,13 +192,14 @@ def print_summary(
 def _print_certificates(console: Console, facts: dict[str, Any], all_: bool) -> None:
     found, seeds = facts["certificates"], facts["seeds"]
     if all_:
-        columns = ("guarantee", ">measured", ">bound", ">trivially", "probability", "status")
+        columns = ("guarantee", ">measured", ">bound", ">trivially", ">probability", "status")
         table = plain_table(*columns)
         for c in found:
             if c["fails"]:
                 status = Text(f"fails in {c['fails']} of {seeds}", style="red")
             elif c["holds"]:
-                status = Text("holds", style="green")
+                rest = f", vacuous in {c['vacuous']} of {seeds}" if c["vacuous"] else ""
+                status = Text(f"holds{rest}", style="green")
             elif c["vacuous"]:
                 status = Text("vacuous: no learner could exceed it", style="yellow")
             else:

@@ -257,8 +257,8 @@ def test_solve_prints_opt_and_rho_of_the_same_game(pdgd, episodes):
         (["--episode", "100"], "no option '--episode' (did you mean '--episodes'?)"),
         (["--lerner", "uniform"], "no option '--lerner' (did you mean '--learner'?)"),
         (["--certificate"], "no option '--certificate' (did you mean '--certificates'?)"),
-        (["--zzz"], "has no option 'zzz'; its options are"),
-        (["--budget", "--seed", "3"], "instance 'random' has no option 'budget'"),
+        (["--zzz"], "run has no option '--zzz', nor has instance 'random', whose options are"),
+        (["--budget", "--seed", "3"], "no option '--budget', nor has instance 'random', whose"),
         (["--seed", "--branching", "3"], "--seed needs a value"),
         (["--sizes", "1,2,1", "gird"], "unknown instance 'gird' (did you mean 'grid'?)"),
         (["--import", "mine", "random"], "--import belongs before the command: pdgd --import"),
@@ -422,3 +422,13 @@ def test_estimates_have_bands_of_students_t():
 def test_a_curve_of_nothing_says_so():
     assert "nothing to draw" in curve([1, 2], [np.nan, np.inf])
     assert "5" in curve([1, 2], [5.0, 5.0])
+
+
+def test_a_lower_bound_of_rho_decides_nothing(pdgd):
+    words = ["random", "--constraints", "corrupted", "--episodes", "300", "--sizes", "1,2,1"]
+    _, out, _ = pdgd("solve", *words)
+    assert re.search(r"rho +at least -", out)
+    assert "unknown at T = 300: it asks for rho >= " in out
+    assert "never" not in out
+    facts = json.loads(pdgd("solve", *words, "--json")[1])
+    assert (facts["rho_exact"], facts["condition_holds"]) == (False, None)

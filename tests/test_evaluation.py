@@ -11,6 +11,7 @@ from pdgd_jax import (
     evaluate,
     learners,
     make,
+    make_for,
     occupancy_of,
     oracle,
     pdgd_ops,
@@ -487,3 +488,28 @@ def test_theorems_do_not_apply_where_hindsight_depends_on_the_past(
     else:  # it does not apply for want of a margin, either; the violation has no such reason
         assert not result.certificate("regret, Theorem 7").applies.any()
         assert sentence not in set(result.certificate("violation, Theorem 7").reason)
+
+
+def test_the_margin_of_another_cmdp_than_was_played_is_not_believed():
+    """Made for 10,000 episodes it has one phase in 300, and rho = 1; the run was shown both."""
+    played, other = make_for("two-phase", 300), make("two-phase")
+    history = play(played, learners.uniform(played.layers), 300)
+    np.testing.assert_allclose(evaluate(history, played).rho, 0.25)
+    result = evaluate(history, other)
+    assert (result.rho <= 0.25 + 1e-9).all()
+    assert (result.rho_upper < 1).all()
+
+
+def test_what_cannot_be_wrong_is_vacuous():
+    """One state to go to: nothing to estimate. Multipliers that cannot reach their ceiling."""
+    cmdp = make_for("two-phase", T)
+    learner = pdgd_ops(cmdp.layers, 1, T, rates="theory", solver=QUICK)
+    result = evaluate(play(cmdp, learner), cmdp)
+    for name, trivial in (
+        ("transitions covered", 0),
+        ("transitions estimated", 0),
+        ("multipliers in their box", T * float(learner.setting.rates.dual)),
+    ):
+        certificate = result.certificate(name)
+        np.testing.assert_allclose(certificate.trivial, trivial)
+        assert set(certificate.status) == {"vacuous"}, name

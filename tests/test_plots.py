@@ -12,7 +12,15 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from pdgd_jax import CMDP, dataset_of, evaluate, learners, make, plots, run
-from pdgd_jax.curves import NUM_COLOURS, NUM_DASHES, band_of, cells_of, last_tenth, slope_of
+from pdgd_jax.curves import (
+    NUM_COLOURS,
+    NUM_DASHES,
+    band_of,
+    cells_of,
+    last_tenth,
+    shares_of,
+    slope_of,
+)
 from pdgd_jax.plots.canvas import COLOURS, DASHES
 from tests.conftest import random_mdp, random_policy
 from tests.synthetic import results
@@ -729,3 +737,18 @@ def test_the_comparison_of_pictures_sees_a_line_that_is_missing():
     whole = picture(PICTURES["regret"]).astype(float)
     fewer = picture(lambda ax: plots.regret(results(learner=LEARNERS[::2]), ax=ax))
     assert np.sqrt(np.mean((whole - fewer) ** 2)) > 8
+
+
+def test_a_guarantee_that_fails_is_crossed_out_even_if_it_is_nan():
+    """NaN exceeds every bound, also one of 0: neither an arrow nor nothing at all."""
+    nan, one = np.array([np.nan, 0.0]), np.array([1.0, 0.0])
+    assert shares_of(nan, one).tolist() == [np.inf, 0]
+    assert shares_of(nan, 0 * one).tolist() == [np.inf, 0]
+    data = results()
+    data["certificate_measured"][:] = np.nan
+    data["certificate_bound"][:] = 0.0
+    data["certificate_status"][:] = "fails"
+    drawn = [line for line in plots.certificates(data).lines if line.get_linestyle() == "None"]
+    assert drawn
+    assert {line.get_marker() for line in drawn} == {"X"}
+    assert all(np.isfinite(line.get_xdata()).all() for line in drawn)

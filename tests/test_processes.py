@@ -377,3 +377,14 @@ def bad(change):
 def test_bad_input_is_one_sentence(build, sentence):
     with pytest.raises(ValueError, match=sentence):
         build()
+
+
+def test_what_a_corruption_hides_is_not_known_without_the_episodes():
+    """The first phase is always covered by the burst, so that its values are never shown."""
+    first, second = np.full((1, 1, 1, 1), 0.4), np.full((1, 1, 1, 1), -0.3)
+    phases = Phases(np.stack([first, second]), period=100, schedule="once")
+    corrupted = Corrupted(phases, Constant(np.full((1, 1, 1, 1), -0.2)), share=0.1, period=1000)
+    assert not corrupted.extremes().exact
+    known = corrupted.extremes(np.arange(2000))
+    assert known.exact
+    assert float(np.max(known.values)) == pytest.approx(-0.2)

@@ -11,6 +11,8 @@ from pdgd_jax import cli, make, oracle
 from pdgd_jax.console import app
 from pdgd_jax.plots import FIGURES
 from pdgd_jax.report import report_of
+from pdgd_jax.report.instances import _rho
+from pdgd_jax.report.tables import _Judged, _together
 from pdgd_jax.store import Store
 from tests.synthetic import results
 from tests.test_plots import vacuous
@@ -477,3 +479,23 @@ def test_instances_with_fewer_constraints_are_padded():
     assert one["bands"]["positive_violation"] != two["bands"]["positive_violation"]
     data["positive_violation"][1] = np.nan  # of runs that are not finished
     assert "positive_violation" not in Page(report_of(data)).data["cells"][1]["bands"]
+
+
+def test_a_verdict_stands_beside_the_numbers_of_a_run_that_has_it():
+    """Vacuous runs have the larger share; and every reason is told with its runs."""
+    one = _Judged(1.0, 2.0, 9.0, 0.5, holds=1, runs=2, reasons={"chance": 1})
+    other = _Judged(0.9, 1.0, 0.5, 0.9, vacuous=3, runs=5, reasons={"luck": 2})
+    both = _together([one, other])
+    assert (both.bound, both.trivial, both.applied) == (2.0, 9.0, 4)
+    assert both.reason == "chance (1), luck (2)"
+    failing = _Judged(3.0, 2.5, 9.0, 0.1, fails=1, runs=1)
+    assert _together([one, other, failing]).bound == 2.5
+
+
+def test_bounds_of_rho_are_not_told_as_its_value():
+    data = results()
+    instance = str(data["instance"][0].values)
+    data["rho"][:], data["rho_upper"] = -2.0, data["rho"] * 0 + 0.25
+    assert _rho(data, instance) == "between -2 and 0.25"
+    data["rho_upper"] = data["rho"]
+    assert _rho(data, instance) == "-2"

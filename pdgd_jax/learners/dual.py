@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
 
+from pdgd_jax._sums import Compensated
 from pdgd_jax.cmdp import Outcome
 from pdgd_jax.occupancy import value_of
 
@@ -23,10 +24,13 @@ class State(NamedTuple):
 
     Attributes:
       multipliers: `[m]`, $\lambda_t$.
+      lost: `[m]`, what rounding took from them, as in `Compensated`: a step may be a few units in
+        the last place of a float32, and there are as many as episodes.
       optimizer: the state of the optax transformation.
     """
 
     multipliers: Float[Array, " m"]
+    lost: Float[Array, " m"]
     optimizer: Any
 
 
@@ -38,7 +42,7 @@ def ceiling(num_episodes: Any) -> Any:
 def init(optimizer: optax.GradientTransformation, num_constraints: int, dtype: Any) -> State:
     r"""$\lambda_1 = 0$."""
     multipliers = jnp.zeros(num_constraints, dtype)
-    return State(multipliers, optimizer.init(multipliers))
+    return State(multipliers, jnp.zeros_like(multipliers), optimizer.init(multipliers))
 
 
 def update(
@@ -63,7 +67,8 @@ def update(
     multipliers = state.multipliers
     gradient = -value_of(outcome.constraints, occupancy).astype(multipliers.dtype)
     steps, optimizer_state = optimizer.update(gradient, state.optimizer, multipliers)
-    moved = optax.apply_updates(multipliers, steps)
+    moved = Compensated(multipliers, state.lost).add(jnp.asarray(steps, multipliers.dtype))
     top = jnp.asarray(ceiling(num_episodes), multipliers.dtype)
-    projected = optax.projections.projection_box(moved, 0.0, top)
-    return State(jnp.asarray(projected), optimizer_state)
+    projected = jnp.asarray(optax.projections.projection_box(moved.value, 0.0, top))
+    lost = jnp.where(projected == moved.value, moved.lost, 0)
+    return State(projected, lost, optimizer_state)

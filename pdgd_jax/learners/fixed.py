@@ -56,6 +56,9 @@ def uniform(layers: Layers) -> Learner:
 def best_feasible(cmdp: CMDP, num_episodes: int) -> Learner:
     r"""Play the optimal feasible policy in hindsight: it knows everything, and earns OPT.
 
+    Against an adversary that depends on chance or on policies it is that of one draw against the
+    uniform policy, and not the optimum of the run.
+
     Args:
       cmdp: one CMDP; its linear program is solved on the host, here.
       num_episodes: $T$, over which adversarial rewards and constraints are averaged.

@@ -285,13 +285,13 @@ def _shares(cells: list[Cell], kept: NDArray) -> list[_Share]:
 def _draw_share(
     axes: "Axes", one: _Share, style: Style, shift: float, edge: float, top: float
 ) -> None:
-    marker = "X" if one.status == "fails" else MARKERS[style.dash]
+    marker = MARKERS[style.dash] if one.share > 0 else "<"
     colour = COLOURS[style.colour]
     axes.plot(
         np.clip(one.share, edge, top),
         one.row + shift,
         linestyle="none",
-        marker=marker if one.share > 0 else "<",
+        marker="X" if one.status == "fails" else marker,
         color=colour,
         markerfacecolor="white" if one.status == "vacuous" else colour,
     )

@@ -205,7 +205,9 @@ class Corrupted(AdversarialProcess):
         ]
         found = [process.extremes(when) for process, when in shown]
         values = jnp.concatenate([extremes.values for extremes in found])
-        return Extremes(values, exact=all(extremes.exact for extremes in found))
+        # Without episodes it is not known which values of a process the other one hides.
+        certain = episodes is not None or all(len(extremes.values) == 1 for extremes in found)
+        return Extremes(values, exact=certain and all(extremes.exact for extremes in found))
 
 
 @pytree

@@ -68,9 +68,15 @@ def _rho(dataset: xarray.Dataset, label: str) -> str:
         return "-"
     if label not in dataset["instance"].to_numpy():  # left out by a selection
         return "-"
-    values = dataset["rho"].sel(instance=label).to_numpy()
-    ends = [number_in_words(float(end)) for end in (np.min(values), np.max(values))]
-    return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
+    low = dataset["rho"].sel(instance=label).to_numpy()
+    high = dataset["rho_upper"].sel(instance=label).to_numpy() if "rho_upper" in dataset else low
+    ends = [number_in_words(float(end)) for end in (np.min(low), np.max(high))]
+    if ends[0] == ends[1]:
+        return ends[0]
+    # Of several runs, each known; or only known to lie between bounds.
+    return (
+        f"{ends[0]} to {ends[1]}" if np.allclose(low, high) else "between {} and {}".format(*ends)
+    )
 
 
 def _multipliers(dataset: xarray.Dataset, configuration: Mapping[str, Any], label: str) -> str:

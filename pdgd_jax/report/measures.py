@@ -32,12 +32,14 @@ class Measure(NamedTuple):
       of: from the data of a cell to one number for each seed.
       needs: the variable of the Dataset that it is read from, and that says what it is.
       inner: whether it is about how learners work, and not about what they reach.
+      about: what it is, if that variable says something else.
     """
 
     name: str
     of: Callable[[xarray.Dataset], NDArray]
     needs: str
     inner: bool = False
+    about: str = ""
 
 
 def last(name: str, per_episode: bool = False) -> Callable[[xarray.Dataset], NDArray]:
@@ -56,16 +58,32 @@ def last(name: str, per_episode: bool = False) -> Callable[[xarray.Dataset], NDA
 
 _SUMS = ("regret", "violation", "positive_violation")  # which may be rounding
 _MEASURES = (
-    Measure("reward per episode", last("reward", per_episode=True), "reward"),
+    Measure(
+        "reward per episode",
+        last("reward", per_episode=True),
+        "reward",
+        about="expected reward, the mean over all episodes",
+    ),
     Measure("OPT per episode", last("opt"), "opt"),
     Measure("regret", last("regret"), "regret"),
     Measure("violation", last("violation"), "violation"),
-    Measure("violation per episode, last tenth", last_tenth, "violations"),
+    Measure(
+        "violation per episode, last tenth",
+        last_tenth,
+        "violations",
+        about="violation, the mean over the last tenth of the episodes: has it stopped?",
+    ),
     Measure("positive violation", last("positive_violation"), "positive_violation"),
     Measure("multiplier, last", last("multipliers"), "multipliers"),
     Measure("multipliers, largest so far", last("largest_multiplier"), "largest_multiplier"),
     Measure("confidence radius", last("radius"), "radius", True),
-    Measure("iterations per episode", last("iterations", per_episode=True), "iterations", True),
+    Measure(
+        "iterations per episode",
+        last("iterations", per_episode=True),
+        "iterations",
+        True,
+        "iterations of a projection, the mean over all episodes",
+    ),
     Measure("largest residual", last("residual"), "residual", True),
 )
 

@@ -2,9 +2,11 @@
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from html import escape
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -111,10 +113,10 @@ def results_table(dataset: xarray.Dataset, cells: list[Cell]) -> str:
 
 
 def _meaning(dataset: xarray.Dataset, measure: Measure) -> str:
-    """What the results themselves say of it."""
+    """What the results themselves say of it, or what is made of them."""
     about = dataset[measure.needs].attrs
     units = about.get("units", "")
-    words = str(about.get("long_name", measure.needs.replace("_", " ")))
+    words = measure.about or str(about.get("long_name", measure.needs.replace("_", " ")))
     return f"{words} ({units})" if units not in ("", "1") else words
 
 
@@ -245,7 +247,11 @@ def _verdicts(data: xarray.Dataset) -> tuple[int, int, int]:
 
 
 class _Judged(NamedTuple):
-    """A guarantee in some runs; numbers are those of the run with the largest share."""
+    """A guarantee in some runs.
+
+    Numbers are those of the run with the largest share, among those that fail if some do, else
+    among those in which it could have failed, else among the others.
+    """
 
     measured: float = math.nan
     bound: float = math.nan
@@ -255,7 +261,20 @@ class _Judged(NamedTuple):
     fails: int = 0
     vacuous: int = 0
     runs: int = 0
-    reason: str = ""
+    reasons: Mapping[str, int] = MappingProxyType({})  # in how many runs it does not apply
+
+    @property
+    def reason(self) -> str:
+        """Why it does not apply; of several reasons, in how many runs each."""
+        if len(self.reasons) < 2:
+            return "".join(self.reasons)
+        return ", ".join(f"{reason} ({count:,})" for reason, count in self.reasons.items())
+
+    @property
+    def weight(self) -> tuple[bool, bool, float]:
+        """What its numbers are worth telling, compared with those of other runs."""
+        share = -math.inf if math.isnan(self.share) else self.share
+        return self.fails > 0, self.holds > 0, share
 
     @property
     def applied(self) -> int:
@@ -271,11 +290,12 @@ def _judged(cell: Cell, number: int) -> _Judged:
     measured, bound, status, reason = map(read, ("measured", "bound", "status", "reason"))
     trivial = read("trivial") if "certificate_trivial" in cell.data else np.full(len(bound), np.nan)
     applies = status != "does not apply"
-    why = next((str(word) for word in reason[~applies] if word), "")
+    why = Counter(str(word) for word in reason[~applies] if word)
     if not applies.any():
-        return _Judged(runs=len(status), reason=why)
+        return _Judged(runs=len(status), reasons=why)
     share = shares_of(measured, bound)
-    worst = int(np.argmax(np.where(applies, share, -np.inf)))
+    kind = next(kind for kind in ("fails", "holds", "vacuous") if (status == kind).any())
+    worst = int(np.argmax(np.where(status == kind, share, -np.inf)))
     return _Judged(
         measured=float(measured[worst]),
         bound=float(bound[worst]),
@@ -285,18 +305,17 @@ def _judged(cell: Cell, number: int) -> _Judged:
         fails=int((status == "fails").sum()),
         vacuous=int((status == "vacuous").sum()),
         runs=len(status),
-        reason=why,
+        reasons=why,
     )
 
 
 def _together(judged: list[_Judged]) -> _Judged:
-    worst = max(judged, key=lambda one: -math.inf if math.isnan(one.share) else one.share)
-    return worst._replace(
+    return max(judged, key=lambda one: one.weight)._replace(
         holds=sum(one.holds for one in judged),
         fails=sum(one.fails for one in judged),
         vacuous=sum(one.vacuous for one in judged),
         runs=sum(one.runs for one in judged),
-        reason=next((one.reason for one in judged if one.reason), ""),
+        reasons=sum((Counter(one.reasons) for one in judged), Counter()),
     )
 
 
