@@ -46,8 +46,10 @@ def with_constants(monkeypatch):
     def apply(**constants):
         for name, value in constants.items():
             monkeypatch.setattr(newton, name, value)
-        lanes = newton._project_lanes.__wrapped__
+        # JAX remembers what it has traced by the function.
+        lanes, double = newton._project_lanes.__wrapped__, newton._in_double
         monkeypatch.setattr(newton, "_project_lanes", lambda *arrays: lanes(*arrays))
+        monkeypatch.setattr(newton, "_in_double", lambda *arguments: double(*arguments))
 
     return apply
 
@@ -344,7 +346,7 @@ def test_the_slow_loop_converges_in_float32_too(with_constants, kind):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("shape", "count"), [((4, 5, 3), 98_304), ((10, 4, 2), 4096), ((20, 3, 2), 2048)]
+    ("shape", "count"), [((4, 5, 3), 32_768), ((10, 4, 2), 4096), ((20, 3, 2), 2048)]
 )
 def test_float32_from_any_start_within_the_range(shape, count):
     """More of them: `python benchmarks/starts.py --problems 1000000`."""
