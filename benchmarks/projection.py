@@ -598,7 +598,7 @@ def contestants(case, everything):
         rows.append((OSQP, "osqp", {"episodes": case.peer_episodes}))
     rows += [(f"newton 1e-9, {lanes} lanes", "ours", {"lanes": lanes}) for lanes in case.lanes]
     rows.append(
-        (f"newton float32 1e-5, {case.lanes[-1]} lanes", "ours",
+        (f"newton float32 1e-6, {case.lanes[-1]} lanes", "ours",
          {"lanes": case.lanes[-1], "dtype": "float32"})
     )  # fmt: skip
     if everything and case.slow_peer_episodes:

@@ -138,7 +138,14 @@ def test_a_run_that_cannot_be_saved_says_so_and_leaves_nothing(pdgd, tmp_path, m
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("learner", ["uniform", "best-feasible", "most-feasible"])
+@pytest.mark.parametrize(
+    "learner",
+    [
+        "uniform",
+        pytest.param("best-feasible", marks=pytest.mark.slow),
+        pytest.param("most-feasible", marks=pytest.mark.slow),
+    ],
+)
 def test_run_with_learners_to_compare_with(pdgd, learner):
     words = ("run", "random", "--episodes", "50", "--seeds", "1", "--learner", learner)
     code, text, _ = pdgd(*words, "--sizes", "1,2,1", "--num-actions", "2")
@@ -386,7 +393,7 @@ def test_narrow_terminals_keep_names_and_numbers(uniform_run, width):
 @pytest.mark.parametrize("width", [30, 60])
 def test_instances_are_listed_on_narrow_terminals(pdgd, monkeypatch, width):
     facts = dict.fromkeys(("layers", "states", "actions", "constraints"), 3)
-    facts |= {"opt": 1.5, "rho": 0.25, "rho_reason": ""}
+    facts |= {"opt": 1.5, "rho": 0.25, "rho_exact": True, "rho_reason": ""}
     monkeypatch.setattr("pdgd_jax.cli._facts_or_reason", lambda name: facts)
     code, out, _ = pdgd("instances", columns=width)
     assert code == 0
@@ -397,6 +404,7 @@ def test_instances_are_listed_on_narrow_terminals(pdgd, monkeypatch, width):
     assert len(out.splitlines()) <= 8 * len(registered())
 
 
+@pytest.mark.slow
 def test_seeds_together_equal_runs_one_by_one():
     cmdp = make("two-phase", num_episodes=30)
     learner = pdgd_ops(cmdp.layers, 1, 30, solver=QUICK)

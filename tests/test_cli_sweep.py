@@ -100,6 +100,7 @@ def quick():
         register_solver("quick", QUICK)
 
 
+@pytest.mark.slow
 def test_lanes_are_the_runs_that_are_played_everywhere(tiny, call, quick):
     (tiny / "tiny.toml").write_text(BOTH)
     planned = json.loads(call("sweep", "tiny.toml", "--dry-run", "--json").out)
@@ -226,6 +227,7 @@ def test_status_reads_files_alone(tiny, call):
     assert "run the command" in call("status", "tiny-sweep").out
 
 
+@pytest.mark.slow
 def test_projections_that_fail_are_said_loudly(tiny, call):
     import jax.numpy as jnp
 

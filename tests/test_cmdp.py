@@ -90,6 +90,7 @@ def evaluate(cmdp, key, policy=None):
     }
 
 
+@pytest.mark.slow
 def test_vmap_over_a_stack_equals_a_loop(precision):
     shapes = [((1, 2, 1), 2), ((1, 5, 3, 1), 4)]
     cmdps = [

@@ -204,7 +204,7 @@ def test_without_a_terminal_a_long_run_goes_on_and_a_huge_one_is_refused(termina
     terminal(False)
     announce(LONG, yes=False)
     assert "16 min 50 s in all" in capsys.readouterr().err
-    with pytest.raises(ValueError, match=r"about 1.05e\+06 GiB of memory.* that are free.*--yes"):
+    with pytest.raises(ValueError, match=r"about 1 PiB of memory.* that are free.*--yes"):
         announce(HUGE, yes=False)
     announce(HUGE, yes=True)
     assert "more than the" in capsys.readouterr().err

@@ -90,6 +90,7 @@ def test_regret_of_an_adversary_is_against_the_best_of_each_prefix(cmdp):
     np.testing.assert_allclose(result.positive_violation[-1], positive, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_an_infeasible_prefix_has_no_regret(cmdp):
     costs = np.where(np.arange(T)[:, None, None, None, None] < 20, 0.5, -1.0)
     costs = costs * np.asarray(cmdp.layers.action_mask)[None]
@@ -297,6 +298,7 @@ def dual_of(size, cmdp):
     return type(comparators)(comparators.occupancies, size * comparators.multipliers)
 
 
+@pytest.mark.slow
 def test_a_projection_on_the_wrong_set_fails_the_feasibility_certificate(greedy):
     """Onto the flows of the center of another set: uniform transitions, never updated."""
 
@@ -320,6 +322,7 @@ def test_no_confidence_set_fails_the_coverage_certificate(greedy):
     assert set(result.certificate("transitions covered").status) == {"fails"}
 
 
+@pytest.mark.slow
 def test_unconverged_projections_are_loud(greedy):
     honest = pdgd_ops(greedy.layers, 1, T, solver=QUICK)
 
@@ -414,6 +417,7 @@ def replay(cmdp, key):
     return np.asarray(jax.jit(jax.vmap(draw))(jnp.arange(T)))
 
 
+@pytest.mark.slow
 def test_the_margin_of_one_s_own_adversary_is_found_in_the_run(cmdp):
     """It does not say what it may show; a constant one is known exactly afterwards."""
 
@@ -434,6 +438,7 @@ def test_the_margin_of_one_s_own_adversary_is_found_in_the_run(cmdp):
     np.testing.assert_allclose(result.rho_upper, rho, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_comparator_that_nobody_can_play_proves_no_margin(cmdp):
     """No mass anywhere costs nothing, but is no policy's."""
     mean = np.asarray(cmdp.constraints.mean())
@@ -469,6 +474,7 @@ def test_the_theorems_ask_for_the_margin_that_is_known():
     assert reason.startswith("rho is only known to lie between -0.5 and 1, too little")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rewards", "constraints", "theorem", "who"),
     [

@@ -111,7 +111,11 @@ def wrong(pdgd, monkeypatch, tmp_path):
     return check
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    "command",
+    # Figures and pages are made for what is legal, which takes time.
+    [pytest.param(x, marks=pytest.mark.slow) if x in ("plot", "report") else x for x in COMMANDS],
+)
 def test_every_option_of_every_command(wrong, tmp_path, command):
     (tmp_path / "tiny.toml").write_text(TINY)
     with Store.create(tmp_path / "results", {"name": "made up"}) as store:

@@ -244,6 +244,7 @@ def test_environments_of_different_units_can_be_stacked():
     assert stack_cmdps(cases).mdp.transition.shape[0] == 2
 
 
+@pytest.mark.slow
 def test_solving_and_running_speak_the_units_of_the_environment(tmp_path):
     # Low and high are -100 and 0 in each of the 13 steps that the best walker takes.
     cliff = ["gymnasium", "--env", CLIFF, "--horizon", "13", "--budget", "0.03"]

@@ -58,7 +58,9 @@ def exact(problems):
     return np.stack([project_clarabel(*arrays) for arrays in zip(*problems, strict=True)])
 
 
-@pytest.fixture(scope="module", params=MODULES)
+@pytest.fixture(
+    scope="module", params=[pytest.param("osqp", marks=pytest.mark.slow), "projected_gradient"]
+)
 def solved(request, problems):
     """A solver, its compiled lanes, and what they found from a cold start."""
     layers = Layers(*(array[0] for array in problems[:2]))

@@ -21,6 +21,7 @@ from pdgd_jax import (
 )
 from pdgd_jax.layers import Layers
 from pdgd_jax.learners import dual
+from tests.conftest import QUICK
 from tests.reference.pdgd_ops import Episode, PrimalTwin, Twin, pair_mask, random_transition
 
 
@@ -102,6 +103,7 @@ def test_pdgd_ops_equals_its_twin(sizes, num_actions, m, rates, scale):
     assert twin.epoch > 10
 
 
+@pytest.mark.slow
 def test_the_primal_player_alone_equals_its_twin():
     """Losses that switch between two opposite ones, given from outside."""
     sizes, num_actions, T = (1, 3, 3, 1), 2, 120
@@ -241,7 +243,7 @@ def test_no_step_is_taken_while_every_loss_was_zero():
 
 def test_multipliers_stop_at_their_ceiling_and_at_zero():
     layers = Layers.from_sizes((1, 3, 3, 1), 2)
-    learner = pdgd_ops(layers, 3, 300, rates=(1.0, 100.0))
+    learner = pdgd_ops(layers, 3, 300, rates=(1.0, 100.0), solver=QUICK)
     state = learner.init(jax.random.key(0))
     costs = jnp.asarray([1.0, -1.0, 0.0])[:, None, None, None] * layers.action_mask[None]
     trajectory = Trajectory(jnp.zeros(4, jnp.int32), jnp.zeros(3, jnp.int32))

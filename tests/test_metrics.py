@@ -32,7 +32,9 @@ def problem(kind):
     return make("random", sizes=(1, 3, 1), num_actions=2, num_constraints=2, constraints=kind)
 
 
-@pytest.fixture(scope="module", params=["bernoulli", "phases"])
+@pytest.fixture(
+    scope="module", params=[pytest.param("bernoulli", marks=pytest.mark.slow), "phases"]
+)
 def played(request):
     """A run, and all of its episodes: what was shown, played, believed and priced."""
     cmdp = problem(request.param)

@@ -365,6 +365,7 @@ def test_float32_beyond_the_range_never_converges_to_what_is_wrong(largest):
     assert np.mean(verdict.converged) > (0.9 if largest < 100 else 0.1)  # some are still checked
 
 
+@pytest.mark.slow
 def test_a_target_plus_potentials_is_rounded_once():
     """Potentials grow with the layers; what is left of them in float32 is as exact as its size."""
     problems = [np.moveaxis(x, 0, -1) for x in batch(22, 4)]
@@ -381,6 +382,7 @@ def test_a_target_plus_potentials_is_rounded_once():
     np.testing.assert_allclose(point[inner], exact[inner], rtol=2**-24)
 
 
+@pytest.mark.slow
 def test_closed_states_are_opened_and_others_stay():
     """Open: some policy and transitions in the ball lead on at a positive value of the target."""
     problems = batch(17, 16)
@@ -422,6 +424,7 @@ def test_a_center_is_scaled_to_a_distribution(rounded):
     check_exact(problems, result)
 
 
+@pytest.mark.slow
 def test_rough_steps_lead_close_and_are_forgotten_where_they_overflow(monkeypatch):
     monkeypatch.setattr(newton, "ROUGH_VARIABLES", 0)
     problems = [np.moveaxis(x, 0, -1) for x in batch(14, 16, kind="near")]
@@ -561,7 +564,21 @@ def test_a_derivative_is_refused_in_words():
             derivative(jnp.asarray(q))
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.slow
+def test_float32_lowers_for_every_platform_where_double_is_not_enabled():
+    """Although its slow loop computes in double precision."""
+    problems = in_float32([array[0] for array in batch(12, 1, (2, 2, 2))])
+    with jax.enable_x64(False):
+        exported = jax.export.export(jax.jit(lane_of("newton")), platforms=["cpu", "cuda", "tpu"])
+        found = exported(*problems)
+        assert "f64" in found.mlir_module()
+        assert {x.dtype for x in found.out_avals} == set(map(jnp.dtype, ("float32", "int32", bool)))
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [s if s == "newton" else pytest.param(s, marks=pytest.mark.slow) for s in SOLVERS],
+)
 def test_it_lowers_for_every_platform(solver, with_constants):
     with_constants(ROUGH_VARIABLES=0)
     problems = [array[0] for array in batch(12, 1, (2, 2, 2))]
@@ -573,6 +590,7 @@ def test_it_lowers_for_every_platform(solver, with_constants):
     assert exported.platforms == ("cpu", "cuda", "tpu")
 
 
+@pytest.mark.slow
 def test_it_traces_under_shard_map(with_constants):
     """A loop must begin with what differs between devices, if it ends with that."""
     with_constants(ROUGH_VARIABLES=0)

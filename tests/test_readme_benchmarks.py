@@ -30,10 +30,10 @@ QUOTED = {
     "projection": (
         "| small | newton 1e-9, 1 lanes |",
         "| small | newton 1e-9, 256 lanes |",
-        "| small | newton float32 1e-5, 256 lanes |",
+        "| small | newton float32 1e-6, 256 lanes |",
         "| large | newton 1e-9, 1 lanes |",
         "| large | newton 1e-9, 32 lanes |",
-        "| large | newton float32 1e-5, 32 lanes |",
+        "| large | newton float32 1e-6, 32 lanes |",
         *(
             f"| {size} | {peer} |"
             for size in ("small", "large")

@@ -104,6 +104,7 @@ def test_twins_play_alike_if_paired_and_apart_if_not(twins):
     assert json.loads(twins["independent"].attrs["configuration"])["streams"] == "independent"
 
 
+@pytest.mark.slow
 def test_a_cell_alone_is_the_cell_among_others(twins):
     alone = TWINS | {"instance": [SMALL], "settings": {"horizon": 30}, "streams": "independent"}
     among = twins["independent"].sel(instance="random", horizon=30)

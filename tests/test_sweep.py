@@ -154,6 +154,7 @@ def test_stopped_and_resumed_on_other_devices_gives_the_same_bits(whole, tmp_pat
     assert 0 < first < total
 
 
+@pytest.mark.slow
 def test_a_finished_sweep_is_not_played_again(tmp_path):
     asked = configuration()
     first = sweep(asked, **ALIKE, out=tmp_path / "sweep")
@@ -189,6 +190,7 @@ def test_a_folder_of_another_sweep_is_refused_with_the_difference(tmp_path):
         sweep(configuration(), width=2, save_every=10, out=tmp_path / "sweep")
 
 
+@pytest.mark.slow
 def test_unrolled_and_plain_instances_share_a_program():
     """An unrolled MDP remembers the states that it came from, which must not keep them apart."""
     unrolled = {"make": "streaming", "capacity": 2, "horizon": 3}
@@ -212,6 +214,7 @@ def test_a_process_that_is_left_of_an_earlier_sweep_keeps_others_away(tmp_path):
     Store.open(tmp_path / "sweep", write=True).close()
 
 
+@pytest.mark.slow
 def test_a_folder_that_was_cut_into_other_blocks_is_refused(tmp_path, monkeypatch):
     asked = configuration(names="uniform")
     sweep(asked, out=tmp_path / "sweep")
@@ -221,6 +224,7 @@ def test_a_folder_that_was_cut_into_other_blocks_is_refused(tmp_path, monkeypatc
             sweep(asked, out=tmp_path / "sweep")
 
 
+@pytest.mark.slow
 def test_what_an_instance_does_not_have_is_marked():
     other = SMALL | {"label": "adversarial", "constraints": "phases", "num_constraints": 2}
     data = sweep(configuration(SMALL, other, seeds=1)).squeeze()
@@ -233,6 +237,7 @@ def test_what_an_instance_does_not_have_is_marked():
     assert data.theorem.sel(certificate="regret, Theorem 7") == "Theorem 7, regret"
 
 
+@pytest.mark.slow
 def test_numbers_and_sizes_do_not_trace_again():
     traces = []
 
