@@ -214,7 +214,6 @@ def test_every_certificate_holds_in_every_setting(rewards, constraints, tightnes
         "projections converged",
         "occupancies feasible",
         "transitions covered",
-        "multipliers in their box",
         "step of the multipliers",
         "dual interval regret",
         "primal descent regret",
@@ -223,10 +222,14 @@ def test_every_certificate_holds_in_every_setting(rewards, constraints, tightnes
         always.append("rewards near their mean")
     if constraints == "bernoulli":
         always.append("constraints near their mean")
+    if rates == "tuned":
+        always.append("multipliers in their box")
     for name in always:
         assert set(result.certificate(name).status) == {"holds"}, name
     # Their bounds are above what is possible at all at such horizons, and that is what they say.
     vacuous = ["transitions estimated", "primal interval regret"]
+    if rates == "theory":  # whose steps are too small for the multipliers to reach their ceiling
+        vacuous.append("multipliers in their box")
     if constraints == "bernoulli":
         vacuous += ["regret, Theorem 6"] + ["violation, Theorem 6"] * (rates == "theory")
     if rates == "theory" and (constraints == "bernoulli" or result.rho[0] >= 0):
