@@ -36,7 +36,7 @@ __all__ = [
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
-# What a learner may ignore; see `_heeded`.
+# What a learner may ignore; see `_heeds`.
 _SETTINGS = ("rates", "delta", "confidence_scale")
 _LABELS: Mapping[str, Callable[[Any], str]] = {
     "delta": lambda value: f"δ = {value:g}",

@@ -193,20 +193,23 @@ def _margins(cmdp: CMDP, num_episodes: int) -> Callable[[History], Margin]:
     one's: hence two lower bounds. No margin is larger than that of the average: an upper bound.
     """
     before = _margin(cmdp, num_episodes)
-    foretold = _largest(cmdp, num_episodes) if before is not None and before.exact else None
+    exact = None
+    if before is not None and before.exact:
+        exact = Margin(before.rho, before.rho)
+        if isinstance(cmdp.constraints, StochasticProcess):
+            return lambda run: exact
+    foretold = None if exact is None else _largest(cmdp, num_episodes)
     known: dict[bytes, Margin] = {}
 
     def of(run: History) -> Margin:
-        last, promised = run.metrics, -np.inf
-        if last.constraint_max is None or last.constraint_sum is None:  # they are stochastic
-            assert before is not None
-            return Margin(before.rho, before.rho)
+        last = run.metrics
+        assert last.constraint_max is not None  # constraints are adversarial
+        assert last.constraint_sum is not None
         largest = np.asarray(last.constraint_max[-1])
-        # Else the run was made on another CMDP, perhaps on the same one made for another horizon.
-        if foretold is None or np.allclose(largest, foretold, atol=1e-6):
-            promised = -np.inf if before is None else before.rho
-            if before is not None and before.exact:
-                return Margin(before.rho, before.rho)
+        # Else another CMDP was played, perhaps this one made for another horizon.
+        if exact and foretold is not None and np.allclose(largest, foretold, atol=1e-6):
+            return exact
+        promised = before.rho if before is not None and exact is None else -np.inf
         average = np.clip(_average(last.constraint_sum, run, -1), -1, 1)
         if not np.isfinite(largest).all() or not np.isfinite(average).all():
             return Margin(float("nan"), float("nan"))
