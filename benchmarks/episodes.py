@@ -25,22 +25,15 @@ import numpy as np
 from projection import CASES, Osqp, program_of, quickly
 from quick import add_quick, hurry
 
-from pdgd_jax import (
-    ProjectionInfo,
-    ProjectionResult,
-    make,
-    pdgd_ops,
-    rollout,
-    run,
-)
-from pdgd_jax.confidence import count, estimate
-from pdgd_jax.lanes import Program, What, stacked
+from pdgd_jax import ProjectionInfo, ProjectionResult, make, pdgd_ops, rollout, run
 from pdgd_jax.learners import Info
-from pdgd_jax.metrics import Comparators, reference
-from pdgd_jax.metrics import init as init_metrics
-from pdgd_jax.metrics import update as update_metrics
+from pdgd_jax.learners._visits import count, estimate
 from pdgd_jax.projection import Solver
-from pdgd_jax.simulate import advance, start
+from pdgd_jax.simulation import Comparators, Program, What, stacked, start
+from pdgd_jax.simulation._loop import advance
+from pdgd_jax.simulation._metrics import init as init_metrics
+from pdgd_jax.simulation._metrics import reference
+from pdgd_jax.simulation._metrics import update as update_metrics
 
 HORIZON = 10_000
 SCALE = 0.3  # of the confidence radii: with 1 nothing is learnt within the episodes timed here

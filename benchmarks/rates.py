@@ -81,11 +81,9 @@ import numpy as np
 from quick import add_quick, hurry
 
 from pdgd_jax import CMDP, LayeredMDP, comparators_of, evaluate, make, oracle, pdgd_ops, run, theory
-from pdgd_jax.curves import slope_of as growth_of
-from pdgd_jax.learners.base import check_setting
-from pdgd_jax.learners.dual import ceiling
-from pdgd_jax.learners.rates import rates_of
+from pdgd_jax.learners import check_setting, rates_of
 from pdgd_jax.processes import Phases, Process
+from pdgd_jax.results import slope_of as growth_of
 
 HORIZONS = (1000, 3162, 10_000, 31_623, 100_000)
 DELTA = 0.05
@@ -383,7 +381,7 @@ def verdicts_of(case: Case, found: list[Measured]) -> list[Verdict]:
         lines.append(line)
     if case.setting != "no slater":
         last = found[-1]
-        share = last.highest_multiplier.max() / ceiling(last.horizon)
+        share = last.highest_multiplier.max() / theory.multiplier_ceiling(last.horizon)
         lines.append(
             Verdict(
                 "largest multiplier / T^(1/4)",
@@ -522,7 +520,7 @@ def show_measurements(found) -> None:
             f"{np.median(m.regret) / math.sqrt(m.horizon):.2f}",
             f"{np.median(m.violation) / math.sqrt(m.horizon):.2f}",
             f"{m.share.min():.3f}",
-            f"{band(m.highest_multiplier, 2)} / {ceiling(m.horizon):.1f}",
+            f"{band(m.highest_multiplier, 2)} / {theory.multiplier_ceiling(m.horizon):.1f}",
             f"{np.median(m.error) / math.sqrt(m.horizon):.1f}",
             f"{np.mean(m.covered):.0%}",
         ]

@@ -123,9 +123,8 @@ class Case:
         import jax
 
         from pdgd_jax import make, make_learner
-        from pdgd_jax.lanes import Program, What, local_devices, stacked
-        from pdgd_jax.metrics import Comparators
-        from pdgd_jax.plan import width_of
+        from pdgd_jax.simulation import Comparators, Program, What, local_devices, stacked
+        from pdgd_jax.sweeps._plan import width_of
 
         options = {key: options.get(key, value) for key, value in BASE.items()}
         cmdp = make("random", **options)
@@ -199,7 +198,7 @@ def serve():
         os.sched_setaffinity(0, {core})
     import jax
 
-    from pdgd_jax.distributed import use_every_core
+    from pdgd_jax.simulation import use_every_core
 
     jax.config.update("jax_enable_x64", True)
     use_every_core()
@@ -347,7 +346,7 @@ def fitted(rows, guess):
     """
     from scipy.optimize import least_squares, nnls
 
-    from pdgd_jax.costs import episode_seconds
+    from pdgd_jax.sweeps._costs import episode_seconds
 
     names = [name for name in guess._fields[:5] if getattr(guess, name) > 0]
 
@@ -372,7 +371,7 @@ def fitted(rows, guess):
 
 def fit_table(tables):
     """Measure on one core, and print the constants as `costs.py` has them."""
-    from pdgd_jax import costs
+    from pdgd_jax.sweeps import _costs as costs
 
     for name, cases in tables.items():
         rows = []

@@ -1,4 +1,4 @@
-"""What mkdocs does not do by itself: a page for each module, and mathematics without a script."""
+"""What mkdocs does not do by itself: a page for each room, and mathematics without a script."""
 
 import html
 import logging
@@ -12,31 +12,27 @@ import pdgd_jax
 
 log = logging.getLogger("mkdocs.hooks")
 
-# An __init__ that only gathers names is documented where they are written.
+# The doors of the rooms: what is private to a room has no page.
 MODULES = sorted(
     module.name
-    for module in pkgutil.walk_packages(pdgd_jax.__path__, "pdgd_jax.")
-    if not module.ispkg and not any(part.startswith("_") for part in module.name.split("."))
+    for module in pkgutil.iter_modules(pdgd_jax.__path__, "pdgd_jax.")
+    if module.name not in ("pdgd_jax.cli", "pdgd_jax.__main__") and "._" not in module.name
 )
 
 
 def _page(module):
-    return f"api/{module.removeprefix('pdgd_jax.').replace('.', '/')}.md"
+    return f"api/{module.removeprefix('pdgd_jax.')}.md"
 
 
 def on_config(config):
-    """Add the modules to the navigation, by package."""
-    groups = {}
-    for module in MODULES:
-        package, _, name = module.removeprefix("pdgd_jax.").rpartition(".")
-        groups.setdefault(package, []).append({name: _page(module)})
-    single = groups.pop("", [])
-    config.nav.append({"API": [*single, *({name: pages} for name, pages in groups.items())]})
+    """Add the rooms to the navigation."""
+    pages = [{module.removeprefix("pdgd_jax."): _page(module)} for module in MODULES]
+    config.nav.append({"API": pages})
     return config
 
 
 def on_files(files, config):
-    """Write the page of each module."""
+    """Write the page of each room."""
     for module in MODULES:
         text = f"# `{module}`\n\n::: {module}\n"
         files.append(File.generated(config, _page(module), content=text))

@@ -21,7 +21,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from pdgd_jax import ConfidenceSet, make, occupancy_of, project
-from pdgd_jax.projection.cone import project_cone
+from pdgd_jax.projection import project_cone
 
 jax.config.update("jax_enable_x64", True)
 

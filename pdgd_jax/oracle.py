@@ -11,11 +11,10 @@ import numpy as np
 import scipy  # loads its parts when they are used: half a second
 from jaxtyping import Array, Float, Key
 
-from pdgd_jax._pytree import on_host
-from pdgd_jax._sums import Compensated
-from pdgd_jax.cmdp import CMDP, Outcome
-from pdgd_jax.mdp import LayeredMDP
-from pdgd_jax.processes.base import (
+from pdgd_jax._internal.pytree import on_host
+from pdgd_jax._internal.sums import Compensated
+from pdgd_jax.models import CMDP, LayeredMDP, Outcome
+from pdgd_jax.processes import (
     CONSTRAINT_BOUNDS,
     REWARD_BOUNDS,
     Process,

@@ -28,6 +28,7 @@ __all__ = [
     "episodes_for_margin",
     "estimation_error",
     "multiplier_bound",
+    "multiplier_ceiling",
     "pace",
     "primal_descent_regret",
     "primal_interval_regret",
@@ -299,6 +300,11 @@ def dual_increment(problem: Problem) -> Bound:
     """
     value = problem.num_constraints * problem.dual * problem.num_layers
     return Bound(value, 1.0, "Lemma 11, one step of the dual player")
+
+
+def multiplier_ceiling(num_episodes: Any) -> Any:
+    r"""$T^{1/4}$, where the dual player's box ends."""
+    return num_episodes**0.25
 
 
 def multiplier_bound(problem: Problem, rho: float, stochastic_constraints: bool = True) -> Bound:

@@ -46,12 +46,12 @@ def pdgd(monkeypatch, capsys):
     """Run `pdgd` with the given words; returns exit code, output and errors."""
 
     def run(*words, columns=100):
-        from pdgd_jax import cli
+        from pdgd_jax.cli import entry
 
         monkeypatch.setattr(sys, "argv", ["pdgd", *words])
         monkeypatch.setenv("COLUMNS", str(columns))
         with pytest.raises(SystemExit) as stop:
-            cli.main()
+            entry.main()
         output = capsys.readouterr()
         return stop.value.code or 0, output.out, output.err
 

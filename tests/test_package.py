@@ -3,9 +3,11 @@
 import ast
 import importlib
 import pathlib
+import pkgutil
 import subprocess
 import sys
 import tomllib
+import types
 
 import pytest
 
@@ -46,30 +48,36 @@ def test_every_public_name_exists_and_is_documented():
     assert set(pdgd_jax.__all__) <= set(dir(pdgd_jax))
 
 
-def test_names_are_the_same_for_those_who_run_and_those_who_read():
-    body = ast.parse(pathlib.Path(pdgd_jax.__file__).read_text()).body
-    block = next(
-        part for part in body if isinstance(part, ast.If) and part.test.id == "TYPE_CHECKING"
-    )
-    read = {
-        part.module.removeprefix("pdgd_jax").removeprefix("."): sorted(x.name for x in part.names)
-        for part in block.body
-    }
-    modules = read.pop("")
-    assert read == {home: sorted(names) for home, names in pdgd_jax._HOMES.items()}
-    assert {*modules, *pdgd_jax._HOME, "__version__"} == set(pdgd_jax.__all__)
-    assert all(importlib.import_module(f"pdgd_jax.{name}") for name in modules)
+def test_no_name_is_both_a_function_and_a_module():
+    rooms = {module.name for module in pkgutil.iter_modules(pdgd_jax.__path__)}
+    for name in rooms & set(pdgd_jax.__all__):
+        assert isinstance(getattr(pdgd_jax, name), types.ModuleType), name
+    for room in rooms - {"__main__"}:
+        door = importlib.import_module(f"pdgd_jax.{room}")
+        inside = {module.name for module in pkgutil.iter_modules(getattr(door, "__path__", []))}
+        for name in inside & set(getattr(door, "__all__", ())):
+            assert isinstance(getattr(door, name), types.ModuleType), f"{room}.{name}"
 
 
-@pytest.mark.parametrize("first", ["import pdgd_jax.sweep", "from pdgd_jax.unroll import unroll"])
-def test_a_function_keeps_its_name_whatever_was_imported_first(first):
-    in_a_new_process(
-        f"{first}\n"
-        "import pdgd_jax\n"
-        "from pdgd_jax import sweep\n"
-        "assert callable(sweep) and callable(pdgd_jax.sweep) and callable(pdgd_jax.unroll)\n"
-        "assert pdgd_jax.oracle.optimum and pdgd_jax.plots.regret\n"
-    )
+def test_a_room_is_entered_by_its_door():
+    """Nobody outside a room imports one of its files; imports inside functions count."""
+    package = pathlib.Path(pdgd_jax.__file__).parent
+    for file in sorted(package.rglob("*.py")):
+        room = file.relative_to(package).parts[0].removesuffix(".py")
+        for node in ast.walk(ast.parse(file.read_text())):
+            if not isinstance(node, ast.ImportFrom) or not node.module:
+                continue
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            for name in [node.module, *names]:
+                _, *parts = name.split(".")
+                if not name.startswith("pdgd_jax.") or parts[0] in (room, "_internal", "_version"):
+                    continue
+                assert not any(part.startswith("_") for part in parts), f"{file} imports {name}"
+
+
+def test_there_are_few_rooms():
+    entries = {file.name for file in pathlib.Path(pdgd_jax.__file__).parent.iterdir()}
+    assert len(entries - {"__pycache__"}) <= 20
 
 
 def test_an_unknown_name_is_refused_as_by_any_module():

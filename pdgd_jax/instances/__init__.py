@@ -1,26 +1,39 @@
 """Constrained MDPs to learn on, by name: `make("grid")`."""
 
-from pdgd_jax.instances.grid import grid
-from pdgd_jax.instances.gymnasium import from_gymnasium, gymnasium
-from pdgd_jax.instances.operations import bidding, inventory, recommender, riverswim, streaming
-from pdgd_jax.instances.random import no_slater, random
-from pdgd_jax.instances.registry import (
+from pdgd_jax.instances._bidding import bidding
+from pdgd_jax.instances._grid import grid
+from pdgd_jax.instances._gymnasium import from_gymnasium, gymnasium
+from pdgd_jax.instances._inventory import inventory
+from pdgd_jax.instances._no_slater import no_slater
+from pdgd_jax.instances._options import kind_of, takes_text, written
+from pdgd_jax.instances._random import random
+from pdgd_jax.instances._recommender import recommender
+from pdgd_jax.instances._registry import (
     builder_of,
+    check_option,
+    check_value,
+    depends_on_episodes,
     make,
     make_for,
     options_of,
     register,
     registered,
 )
-from pdgd_jax.instances.two_phase import two_phase
+from pdgd_jax.instances._riverswim import riverswim
+from pdgd_jax.instances._streaming import streaming
+from pdgd_jax.instances._two_phase import two_phase
 
 __all__ = [
     "bidding",
     "builder_of",
+    "check_option",
+    "check_value",
+    "depends_on_episodes",
     "from_gymnasium",
     "grid",
     "gymnasium",
     "inventory",
+    "kind_of",
     "make",
     "make_for",
     "no_slater",
@@ -31,7 +44,9 @@ __all__ = [
     "registered",
     "riverswim",
     "streaming",
+    "takes_text",
     "two_phase",
+    "written",
 ]
 
 for _builder in (

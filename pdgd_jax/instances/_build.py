@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from pdgd_jax._memory import check_memory
-from pdgd_jax.mdp import LayeredMDP
+from pdgd_jax._internal.memory import check_memory
+from pdgd_jax.models import LayeredMDP
 
 __all__ = ["MOST_EPISODES", "at_most", "check_size", "fraction", "whole_number"]
 

@@ -1,17 +1,17 @@
 """Learners: PDGD-OPS, its primal player alone, and policies to compare with."""
 
-from pdgd_jax.learners.base import Info, Learner, Rates, Setting
-from pdgd_jax.learners.fixed import best_feasible, fixed_policy, most_feasible, uniform
-from pdgd_jax.learners.pdgd_ops import pdgd_ops
-from pdgd_jax.learners.rates import RATES, rates_of
-from pdgd_jax.learners.registry import (
+from pdgd_jax.learners._base import Info, Learner, Rates, Setting, check_fits, check_setting
+from pdgd_jax.learners._fixed import best_feasible, fixed_policy, most_feasible, uniform
+from pdgd_jax.learners._rates import RATES, rates_of
+from pdgd_jax.learners._registry import (
     SETTINGS,
     make_learner,
     register_learner,
     registered_learners,
     settings_of,
 )
-from pdgd_jax.learners.uc_o_gdps import uc_o_gdps
+from pdgd_jax.learners.primal_dual._pdgd_ops import pdgd_ops
+from pdgd_jax.learners.primal_dual._uc_o_gdps import uc_o_gdps
 
 __all__ = [
     "RATES",
@@ -21,6 +21,8 @@ __all__ = [
     "Rates",
     "Setting",
     "best_feasible",
+    "check_fits",
+    "check_setting",
     "fixed_policy",
     "make_learner",
     "most_feasible",

@@ -17,9 +17,8 @@ Example:
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pdgd_jax.plots.canvas import COLUMN_WIDTH, PAGE_WIDTH, STYLE, Look, save
-from pdgd_jax.plots.endings import certificates, horizons, tradeoff
-from pdgd_jax.plots.episodes import (
+from pdgd_jax.plots._certificates import certificates
+from pdgd_jax.plots._curves import (
     multipliers,
     positive_violation,
     radius,
@@ -28,8 +27,11 @@ from pdgd_jax.plots.episodes import (
     solver,
     violation,
 )
-from pdgd_jax.plots.instances import grid, occupancy, policy
-from pdgd_jax.plots.panels import facets
+from pdgd_jax.plots._horizons import horizons
+from pdgd_jax.plots._models import grid, occupancy, policy
+from pdgd_jax.plots._panels import facets
+from pdgd_jax.plots._style import COLUMN_WIDTH, PAGE_WIDTH, STYLE, Look, pyplot, save
+from pdgd_jax.plots._tradeoff import tradeoff
 
 __all__ = [
     "COLUMN_WIDTH",
@@ -45,6 +47,7 @@ __all__ = [
     "occupancy",
     "policy",
     "positive_violation",
+    "pyplot",
     "radius",
     "regret",
     "reward",

@@ -1,26 +1,25 @@
 """Where rewards and constraints come from: stochastic processes and adversaries."""
 
-from pdgd_jax._pytree import pytree, static
-from pdgd_jax.processes.adversarial import Adaptive, Corrupted, Drift, Phases, Table
-from pdgd_jax.processes.around import KINDS, around
-from pdgd_jax.processes.base import (
+from pdgd_jax._internal.pytree import pytree, static
+from pdgd_jax.processes._adversarial import Adaptive, Corrupted, Drift, Phases, Table
+from pdgd_jax.processes._base import (
+    CONSTRAINT_BOUNDS,
+    REWARD_BOUNDS,
     AdversarialProcess,
     Extremes,
     Foresight,
     Process,
     StochasticProcess,
+    check_range,
     foresight,
 )
-from pdgd_jax.processes.stochastic import (
-    Bernoulli,
-    Beta,
-    ClippedGaussian,
-    Constant,
-    UniformNoise,
-)
+from pdgd_jax.processes._kinds import KINDS, around
+from pdgd_jax.processes._stochastic import Bernoulli, Beta, ClippedGaussian, Constant, UniformNoise
 
 __all__ = [
+    "CONSTRAINT_BOUNDS",
     "KINDS",
+    "REWARD_BOUNDS",
     "Adaptive",
     "AdversarialProcess",
     "Bernoulli",
@@ -37,6 +36,7 @@ __all__ = [
     "Table",
     "UniformNoise",
     "around",
+    "check_range",
     "foresight",
     "pytree",
     "static",

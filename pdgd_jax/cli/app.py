@@ -1,0 +1,133 @@
+"""The application: its commands in order, and errors as sentences."""
+
+import contextlib
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+from typer.core import TyperGroup
+
+from pdgd_jax.cli.options import BELONGS_BEFORE
+from pdgd_jax.cli.output import say
+from pdgd_jax.cli.signals import leave, quick_to_stop
+from pdgd_jax.cli.signs import write_what_can_be_written
+from pdgd_jax.cli.users import users_traceback
+
+__all__ = ["EXIT_CODES", "app", "examples", "run_app"]
+
+EXIT_CODES = (
+    "[bold]Exit codes[/]: 0 success, 1 failure, 2 bad input, 130 interrupted (Ctrl-C). "
+    "[bold]NO_COLOR[/]=1 turns colours off, [bold]PDGD_DEBUG[/]=1 shows where an error comes from."
+)
+
+# As one would use them; a command that is not named here comes last.
+_ORDER = ("run", "sweep", "status", "plot", "report", "instances", "solve")
+
+
+class _InOrder(TyperGroup):
+    """The commands in the order of their use, not of the modules that define them."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        known = super().list_commands(ctx)
+        return sorted(known, key=lambda name: (*_ORDER, name).index(name))
+
+
+app = typer.Typer(
+    cls=_InOrder,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    help="Online learning in constrained MDPs with long-term constraints.",
+    epilog=EXIT_CODES,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def examples(*commands: str) -> str:
+    """The epilog of a command: what one would type, each on its own line."""
+    return "\n".join(["[bold]Examples[/]", *(f"  {command}" for command in commands)])
+
+
+def run_app() -> None:
+    """Run `pdgd`: an error is one red sentence, and never a traceback that one cannot use.
+
+    `ValueError` means bad input, exit code 2; `OSError` (a full disk) a failure, 1; Ctrl-C is 130.
+    Whatever comes out of a module of the user's is shown with the lines there that led to it.
+    """
+    write_what_can_be_written()
+    with quick_to_stop() as interrupted, _warnings_as_sentences():
+        try:
+            code = app(standalone_mode=False)
+            if interrupted.is_set():
+                leave()
+        except BaseException as error:
+            if interrupted.is_set():  # whatever the exception has become on its way here
+                leave()
+            if isinstance(error, SystemExit):
+                raise
+            sys.exit(_explain(error))
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _explain(error: BaseException) -> int:
+    """Say what went wrong; the exit code."""
+    if os.environ.get("PDGD_DEBUG"):
+        traceback.print_exception(error)
+    code = 2 if isinstance(error, ValueError) else 1
+    if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # a wrong use of options
+        say(_usage(error))
+        return int(error.exit_code)
+    if isinstance(error, typer.Abort):
+        say("stopped")
+        return 1
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+        say(f"there is not enough memory for this: {str(error).splitlines()[0]}")
+        return 1
+    if theirs := users_traceback(error):
+        Console(stderr=True).print(Text(theirs), soft_wrap=True, end="")
+        if str(error) not in theirs:
+            say(str(error))
+        return code
+    if isinstance(error, ValueError | OSError):
+        say(str(error))
+        return code
+    if not os.environ.get("PDGD_DEBUG"):
+        traceback.print_exception(error)
+    say("this is a mistake in pdgd_jax, not in what you typed; please report it with these lines.")
+    return 1
+
+
+def _usage(error: Any) -> str:
+    """What the parser of options has to say, as one sentence."""
+    command = getattr(getattr(error, "ctx", None), "info_name", None) or "pdgd"
+    if getattr(error, "option_name", None) == "--import":
+        return BELONGS_BEFORE.format(command=command)
+    sentence = " ".join(str(error.format_message()).split())
+    sentence += "" if sentence.endswith((".", "?")) else "."
+    path = "pdgd" if command == "pdgd" else f"pdgd {command}"
+    return f"{sentence} See {path} --help."
+
+
+@contextlib.contextmanager
+def _warnings_as_sentences() -> Iterator[None]:
+    """Say once, in yellow, what Python would print with a line of ours."""
+    from pdgd_jax.models import EpisodesWarning
+
+    said: set[str] = set()
+
+    def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
+        if not issubclass(category, EpisodesWarning):
+            usual(message, category, *rest, **more)
+        elif str(message) not in said:
+            said.add(str(message))
+            say(str(message), "yellow")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", EpisodesWarning)
+        usual, warnings.showwarning = warnings.showwarning, show
+        yield

@@ -1,0 +1,78 @@
+"""What a command says of its cost before it starts, and when it asks."""
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from pdgd_jax._internal.text import count_in_words, duration_in_words, size_in_words
+from pdgd_jax.cli.output import print_json
+from pdgd_jax.sweeps import Cost, free_bytes
+
+__all__ = ["DryRun", "Yes", "announce", "cost_in_words", "show_cost"]
+
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Say what it will cost, roughly, and stop.")
+]
+Yes = Annotated[
+    bool,
+    typer.Option("--yes", help="Start without asking, also if it is long or memory is short."),
+]
+
+# From when on a cost is worth a line, and a question.
+_NOTABLE_SECONDS, _NOTABLE_BYTES = 30, 4 * 2**30
+_LONG_SECONDS = 600
+
+
+def cost_in_words(cost: Cost) -> str:
+    """As in `57,048 variables, 8 lanes: about 1.4 GiB, 18 s to compile, 2 h 5 min in all`."""
+    words = (
+        f"{count_in_words(cost.variables, 'variable')}, {count_in_words(cost.lanes, 'lane')} on "
+        f"{count_in_words(cost.devices, 'device')}: about {size_in_words(cost.memory)} of memory, "
+    )
+    if cost.seconds is None or cost.compile_seconds is None or cost.play_seconds is None:
+        return f"{words}for how long is {cost.reason}"
+    each = cost.play_seconds / cost.episodes
+    return (
+        f"{words}{duration_in_words(cost.compile_seconds)} to compile, {each:.2g} s an episode, "
+        f"{duration_in_words(cost.seconds)} in all (estimated)"
+    )
+
+
+def show_cost(cost: Cost, as_json: bool) -> None:
+    """Print what a dry run prints."""
+    facts = cost.facts() | {"free_memory": free_bytes()}
+    print_json(facts) if as_json else Console().print(Text(cost_in_words(cost)), soft_wrap=True)
+
+
+def announce(cost: Cost, *, yes: bool, quiet: bool = False) -> None:
+    """Say what something will cost if that is much, and ask if it is very much.
+
+    Args:
+      cost: the estimate.
+      yes: whether the answer is given.
+      quiet: whether to say nothing that is not a question or an error.
+
+    Raises:
+      ValueError: if it needs more memory than is free, and nobody is there to be asked.
+      typer.Exit: if the answer is no.
+    """
+    free = free_bytes()
+    short = free is not None and cost.memory > free
+    long = cost.seconds is not None and cost.seconds > _LONG_SECONDS
+    watched = sys.stdin.isatty() and sys.stderr.isatty()
+    notable = cost.memory > _NOTABLE_BYTES or (cost.seconds or 0) > _NOTABLE_SECONDS
+    room = f"more than the {size_in_words(free)} that are free" if short and free else ""
+    if short and not yes and not watched:
+        raise ValueError(
+            f"{cost_in_words(cost)}: {room}; play fewer seeds or a smaller instance, or give --yes "
+            "to try all the same."
+        )
+    asks = (short or long) and not yes and watched
+    if asks or short or (notable and not quiet):
+        sentence = f"{cost_in_words(cost)}{f'; {room}' if room else ''}"
+        Console(stderr=True).print(Text(sentence, style="yellow"), soft_wrap=True)
+    if asks and not typer.confirm("Start?", err=True):
+        raise typer.Exit(1)

@@ -1,0 +1,214 @@
+"""Options that commands share, and words that are options of an instance."""
+
+import ast
+import math
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pdgd_jax._internal.files import ASIDE
+from pdgd_jax._internal.names import nearest
+
+if TYPE_CHECKING:
+    import xarray
+
+__all__ = [
+    "ANY_OPTION",
+    "LARGEST_KEY",
+    "AsJson",
+    "Force",
+    "check_target",
+    "completing",
+    "configuration_names",
+    "instance_names",
+    "instance_options",
+    "learner_names",
+    "literal",
+    "rates_names",
+    "selected",
+    "solver_names",
+    "whole",
+]
+
+# A command that passes words it does not know on to an instance: `instance_options(context.args)`.
+ANY_OPTION = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace the file, if there is one.")]
+
+
+# Episodes and seeds are counted in 32 bits, and so are keys when JAX is used without float64.
+_MOST = 2**31 - 1
+LARGEST_KEY = 2**32 - 1
+
+
+def whole(option: str, number: float, least: int = 1, most: int = _MOST) -> int:
+    """A whole number that may be written as 1e5."""
+    if not (least <= number <= most and int(number) == number):
+        large = most < number < math.inf
+        bounds = f"from {least} to {most:,}" if large else f"at least {least}"
+        got = "far more" if isinstance(number, int) and number > 10**300 else f"{number:g}"
+        raise ValueError(f"{option} must be a whole number, {bounds}; got {got}.")
+    return int(number)
+
+
+def check_target(path: Path, force: bool = False) -> None:
+    """Refuse, before any work is done, a file that could not be written or that is there already.
+
+    Args:
+      path: the file.
+      force: whether it may replace another.
+    """
+    aside = path.parent / f"{path.name}.{os.getpid()}{ASIDE}"
+    try:
+        if not path.parent.is_dir():
+            if path.parent.exists():
+                raise ValueError(f"{path.parent} is not a folder.")
+            raise ValueError(f"the folder {path.parent} does not exist.")
+        if path.is_dir():
+            raise ValueError(f"{path} is a folder; give the name of a file.")
+        if path.exists() and not force:
+            raise ValueError(
+                f"{path} exists already; choose another name, remove it, or say --force."
+            )
+        aside.touch()
+        aside.unlink()
+    except OSError as error:
+        raise ValueError(f"{path} cannot be written: {error.strerror or error}.") from None
+
+
+def literal(word: str) -> Any:
+    """A number, a tuple of numbers, or else the word."""
+    with warnings.catch_warnings():  # Python has opinions about words like 1if
+        warnings.simplefilter("ignore")
+        try:
+            return ast.literal_eval(word)
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            return word
+
+
+def instance_options(context: typer.Context, name: str) -> tuple[str, dict[str, Any]]:
+    """The words that a command does not know: options of the instance, `--num-actions 3`.
+
+    Args:
+      context: of the command.
+      name: of the instance, or the first of its options where the name was left out.
+
+    Returns:
+      The name, "random" if there is none, and its options.
+    """
+    from pdgd_jax.instances import builder_of, kind_of, takes_text
+
+    words, instance = list(context.args), name
+    if left_out := name.startswith("-"):
+        words, instance = [name, *words], "random"
+    if any(word.partition("=")[0] == "--import" for word in words):
+        raise ValueError(BELONGS_BEFORE.format(command=context.info_name))
+    found: dict[str, str | None] = {}
+    while words:
+        word = words.pop(0)
+        if not word.startswith("--"):
+            if left_out and not word.startswith("-"):  # options first, then the name
+                instance, left_out = word, False
+                continue
+            raise ValueError(
+                f"{word!r} is not an option; options of an instance look like --seed 3."
+            )
+        option, equals, value = word[2:].partition("=")
+        given = bool(equals) or bool(words and not words[0].startswith("--"))
+        found[option.replace("-", "_")] = (value if equals else words.pop(0)) if given else None
+    builder = builder_of(instance)
+    options = {}
+    for option, text in found.items():
+        _check_known(context, instance, option)
+        if text is None:
+            raise ValueError(f"--{_dashed(option)} needs a value.")
+        options[option] = text if takes_text(kind_of(builder, option)) else literal(text)
+    return instance, options
+
+
+BELONGS_BEFORE = "--import belongs before the command: pdgd --import MODULE {command} (...)."
+
+
+def _check_known(context: typer.Context, name: str, option: str) -> None:
+    """Suggest the nearest of all options that could have been meant, the command's own too."""
+    from pdgd_jax.instances import check_option, options_of
+
+    theirs = [_dashed(known) for known in options_of(name)]
+    own = [word[2:] for parameter in context.command.params for word in parameter.opts]
+    near = nearest(_dashed(option), [*theirs, *own], cutoff=0.7)
+    if _dashed(option) in theirs or (near and not any(near.endswith(f"'{x}'?)") for x in own)):
+        check_option(name, option)
+        return
+    near = near.replace("mean '", "mean '--")
+    raise ValueError(
+        f"pdgd {context.info_name} has no option '--{_dashed(option)}'{near}, nor has "
+        f"instance {name!r}, whose options are {', '.join(theirs)}."
+    )
+
+
+def _dashed(option: str) -> str:
+    return option.replace("_", "-")
+
+
+# Names that the shell completes. Imported when asked for: the shell waits for every Tab.
+
+
+def instance_names() -> tuple[str, ...]:
+    """The instances that are registered."""
+    from pdgd_jax.instances import registered
+
+    return registered()
+
+
+def learner_names() -> tuple[str, ...]:
+    """The learners that are registered."""
+    from pdgd_jax.learners import registered_learners
+
+    return registered_learners()
+
+
+def solver_names() -> tuple[str, ...]:
+    """The solvers of the projection."""
+    from pdgd_jax.projection import SOLVERS
+
+    return tuple(SOLVERS)
+
+
+def rates_names() -> tuple[str, ...]:
+    """The rates that have a name."""
+    from pdgd_jax.learners import RATES
+
+    return tuple(RATES)
+
+
+def configuration_names() -> tuple[str, ...]:
+    """The configurations that come with the package."""
+    from pdgd_jax.sweeps import builtin_names
+
+    return builtin_names()
+
+
+def completing(names: Callable[[], tuple[str, ...]]) -> Callable[[str], list[str]]:
+    """For `autocompletion=` of an option or argument."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [name for name in names() if name.startswith(incomplete)]
+
+    return complete
+
+
+def selected(folder: Path, words: list[str]) -> "xarray.Dataset":
+    """The results of a folder, or the part of them that `--select` asks for."""
+    from pdgd_jax.results import select
+    from pdgd_jax.sweeps import open_results
+
+    dataset = open_results(folder)
+    try:
+        return select(dataset, words)
+    except ValueError as error:
+        raise ValueError(f"--select {error}") from None

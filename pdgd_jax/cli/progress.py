@@ -1,0 +1,145 @@
+"""Progress of a sweep, in bars or lines."""
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.text import Text
+
+from pdgd_jax._internal.text import count_in_words, duration_in_words, size_in_words
+from pdgd_jax.cli.cost import cost_in_words
+from pdgd_jax.cli.output import plain_table, print_table
+from pdgd_jax.simulation import local_devices
+from pdgd_jax.sweeps import Cost, Plan, cost_of_plan
+
+if TYPE_CHECKING:
+    from pdgd_jax.sweeps import Report
+
+
+# Showing
+
+
+def cost_of(plan: Plan, devices: int | None) -> Cost:
+    """What a plan will cost on so many devices of each process."""
+    import jax
+
+    return cost_of_plan(plan, len(local_devices(devices)), jax.process_count())
+
+
+def print_plan(console: Console, facts: dict[str, Any], cost: Cost) -> None:
+    """The groups of a plan, one in a row, and what all of it costs."""
+    table = plain_table(
+        "group", "learners", "instances", ">L, S, A", ">m", ">lanes", ">at once", ">episodes",
+        ">memory",
+    )  # fmt: skip
+    for group in facts["groups"]:
+        table.add_row(
+            group["name"],
+            Text(", ".join(group["learners"])),
+            Text(", ".join(group["instances"])),
+            ", ".join(map(str, group["shape"])),
+            str(group["constraints"]),
+            f"{group['lanes']:,}",
+            f"{group['width']:,}",
+            f"{group['episodes']:,}",
+            size_in_words(group["bytes_per_device"]),
+        )
+    print_table(console, table)
+    blocks = [block for group in facts["groups"] for block in group["blocks"].values()]
+    times_saved = sum(block["chunks"] for block in blocks)
+    console.print(
+        f"{count_in_words(facts['lanes'], 'lane')} in {count_in_words(len(blocks), 'block')}, "
+        f"{count_in_words(facts['episodes'], 'episode')}, "
+        f"{count_in_words(facts['compilations'], 'compilation')}, "
+        f"saved {count_in_words(times_saved, 'time')}; lanes at once and memory are of one device"
+    )
+    console.print(Text(cost_in_words(cost)), soft_wrap=True)
+
+
+def speed_in_words(done: int, total: int, speed: float | None, left: float | None) -> str:
+    """As in `100 of 200 episodes, 50 episodes/s, 2 s left`."""
+    words = f"{done:,} of {total:,} episodes"
+    if speed:
+        words += f", {speed:,.0f} episodes/s"
+    if speed and left is not None and done < total:
+        words += f", {duration_in_words(left)} left"
+    return words
+
+
+class ProgressView:
+    """Progress: bars on a terminal, otherwise a line now and then."""
+
+    def __init__(self, console: Console, pause: float = 10.0, devices: int | None = None) -> None:
+        self._console, self._devices = console, devices
+        self._bars: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
+        self._pause, self._last = pause, -pause
+        self._state = ""
+        self._told: set[str] = set()
+
+    def __enter__(self) -> "ProgressView":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+
+    def __call__(self, report: "Report") -> None:
+        """Show how far it is."""
+        if not self._state:
+            cost = cost_of(report.plan, self._devices)
+            print_plan(self._console, report.plan.facts(), cost)
+            if self._console.is_terminal and not self._console.quiet:
+                self._begin_bars(report)
+        for sentence in report.damage:
+            if sentence not in self._told:
+                self._told.add(sentence)
+                again = Text(f"{sentence} It is played again.", style="yellow")
+                self._console.print(again, soft_wrap=True)
+        changed = f"{report.state} {report.group}" != self._state
+        self._state = f"{report.state} {report.group}"
+        if self._bars is not None:
+            self._move_bars(self._bars, report)
+        elif report.state != "planned":
+            now = time.monotonic()
+            if changed or now >= self._last + self._pause:
+                self._last = now
+                self._console.print(_line(report), soft_wrap=True)
+
+    def _begin_bars(self, report: "Report") -> None:
+        self._bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f}%"),
+            TextColumn("{task.fields[note]}"),
+            console=self._console,
+            transient=True,
+        )
+        for group in report.plan.groups:
+            name = f"{group.name} {', '.join(group.learners)}"
+            self._tasks[group.name] = self._bars.add_task(name, total=group.episodes, note="")
+        if len(report.plan.groups) > 1:
+            self._tasks[""] = self._bars.add_task("all", total=report.plan.episodes, note="")
+        self._bars.start()
+
+    def _move_bars(self, bars: Progress, report: "Report") -> None:
+        for name, task in self._tasks.items():
+            if name:
+                note = report.state if report.group == name else ""
+                done = report.done[name]
+            if not name or len(self._tasks) == 1:
+                done = report.episodes
+                note = speed_in_words(done, report.plan.episodes, report.speed, report.seconds_left)
+                note = report.state if report.state == "compiling" else note
+            bars.update(task, completed=done, note=note)
+
+
+def _line(report: "Report") -> str:
+    if report.state == "compiling":
+        return f"{report.group}: compiling"
+    if report.state in ("evaluating", "waiting"):
+        return "evaluating" if report.state == "evaluating" else "waiting for other processes"
+    total = report.plan.episodes
+    words = speed_in_words(report.episodes, total, report.speed, report.seconds_left)
+    return f"{100 * report.episodes / total:3.0f}%  {report.group}: {words}"

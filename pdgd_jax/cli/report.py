@@ -1,0 +1,37 @@
+"""`pdgd report`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from pdgd_jax.cli.app import app, examples
+from pdgd_jax.cli.options import Force, check_target, selected
+from pdgd_jax.cli.plot import Folder
+
+__all__ = ["report"]
+
+
+@app.command(
+    epilog=examples("pdgd report results", "pdgd report results --out for-my-colleagues.html")
+)
+def report(
+    folder: Folder,
+    out: Annotated[Path | None, typer.Option(help="The file; by default DIR/report.html.")] = None,
+    select: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE,...", help="Report these results alone; may be repeated."),
+    ] = None,
+    force: Force = False,
+) -> None:
+    """Write a sweep as one HTML file: tables, guarantees, figures to play with; opens offline."""
+    from pdgd_jax.report import write_report
+
+    target = folder / "report.html" if out is None else out
+    if target.suffix not in (".html", ".htm"):
+        raise ValueError(f"--out must end in .html; got {target.name!r}.")
+    check_target(target, force)
+    write_report(selected(folder, select or []), target)
+    Console().print(Text(f"report written to {target}"), soft_wrap=True)

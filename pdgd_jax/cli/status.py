@@ -1,0 +1,67 @@
+"""`pdgd status`."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from pdgd_jax._internal.text import duration_in_words
+from pdgd_jax.cli.app import app, examples
+from pdgd_jax.cli.options import AsJson
+from pdgd_jax.cli.output import plain_table, print_json, print_table
+from pdgd_jax.cli.progress import speed_in_words
+from pdgd_jax.cli.sweep import _warn
+from pdgd_jax.sweeps import sweep_status
+
+__all__ = ["status"]
+
+
+@app.command(epilog=examples("pdgd status results", "pdgd status results --json"))
+def status(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a sweep.")],
+    as_json: AsJson = False,
+) -> None:
+    """Show how far a sweep is, from its files alone: also while it runs."""
+    facts = sweep_status(folder)
+    if as_json:
+        print_json(facts)
+        return
+    console = Console()
+    done, total = facts["episodes_done"], facts["episodes"]
+    title = Text(f"{folder}: {facts['name']}, {facts['state']}", style="bold")
+    console.print(title, soft_wrap=True)
+    table = plain_table("group", "learners", "instances", ">done", ">episodes")
+    for group in facts["groups"]:
+        share = f"{100 * group['episodes_done'] / group['episodes']:.0f}%"
+        episodes = f"{group['episodes_done']:,} of {group['episodes']:,}"
+        names = (", ".join(group["learners"]), ", ".join(group["instances"]))
+        table.add_row(group["name"], *map(Text, names), share, episodes)
+    print_table(console, table)
+    console.print(speed_in_words(done, total, facts["episodes_per_second"], facts["seconds_left"]))
+    if facts["state"] == "running":
+        for sentence in _doing(facts):
+            console.print(Text(sentence), soft_wrap=True)
+    if facts["state"] == "stopped":
+        console.print("run the command that began it again to go on")
+    _warn(console, facts["unconverged"], None)
+
+
+def _doing(facts: dict[str, Any]) -> Iterator[str]:
+    """What the processes of a running sweep do, a sentence each."""
+    for process in facts["processes"]:
+        words = " ".join(filter(None, (process["state"], process["group"])))
+        words += f" for {duration_in_words(process['seconds'])}"
+        if process["state"] == "playing":
+            # A process speaks whenever it has saved: since then it plays the next chunk.
+            saved = facts["seconds_since_saved"]
+            words = f"playing {process['group']}, " + (
+                f"nothing is saved yet, after {duration_in_words(process['seconds'])}"
+                if saved is None
+                else f"saved last {duration_in_words(saved)} ago"
+            )
+        yield words
+    if not facts["processes"]:
+        yield "it has just begun"

@@ -1,0 +1,209 @@
+"""`pdgd sweep`."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from pdgd_jax._internal.text import number_in_words
+from pdgd_jax.cli.app import app, examples
+from pdgd_jax.cli.options import AsJson, completing, configuration_names
+from pdgd_jax.cli.output import plain_table, print_json, print_table
+from pdgd_jax.cli.progress import ProgressView, cost_of, print_plan
+from pdgd_jax.cli.signals import finish_first
+from pdgd_jax.simulation import local_devices, use_cores
+from pdgd_jax.sweeps import Plan, join, leave, plan_of, read_configuration
+
+if TYPE_CHECKING:
+    import xarray
+
+    from pdgd_jax.sweeps import Report
+
+__all__ = ["sweep"]
+
+_MOST_ROWS = 40
+
+
+@app.command(
+    "sweep",
+    epilog=examples(
+        "pdgd sweep quick",
+        "pdgd sweep my.toml --out results --dry-run",
+        "pdgd sweep my.toml --out results   (again, to go on where it stopped)",
+        "pdgd sweep my.toml --out /shared/results --coordinator host0:1234 --num-processes 4 "
+        "--process-id 2",
+    ),
+)
+def sweep(
+    configuration: Annotated[
+        str,
+        typer.Argument(
+            metavar="CONFIG",
+            help="A TOML file, or the name of a built-in configuration.",
+            autocompletion=completing(configuration_names),
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The folder of the results; CONFIG-sweep by default."),
+    ] = None,
+    streams: Annotated[
+        str | None,
+        typer.Option(
+            help='Random streams: "paired", seed i the same in every cell, or "independent"; '
+            "instead of what CONFIG says."
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.")] = False,
+    devices: Annotated[int | None, typer.Option(help="How many; all by default.")] = None,
+    width: Annotated[
+        int | None, typer.Option(min=1, help="How many lanes a device plays at once.")
+    ] = None,
+    save_every: Annotated[
+        int | None, typer.Option(min=1, help="Save a block after at most so many episodes.")
+    ] = None,
+    coordinator: Annotated[
+        str | None, typer.Option(help="host:port of process 0, if there are several.")
+    ] = None,
+    num_processes: Annotated[int | None, typer.Option(min=1, help="How many there are.")] = None,
+    process_id: Annotated[int | None, typer.Option(min=0, help="Which one this is.")] = None,
+    distributed: Annotated[
+        bool,
+        typer.Option(
+            "--distributed", help="Ask the cluster (SLURM, MPI, Kubernetes, TPU) for these three."
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Cross instances, learners, settings and seeds, and play them on every core.
+
+    Everything is saved as it goes. Ctrl-C stops after the current chunk; whatever ended a sweep,
+    the same command goes on where it was, to the same bits. Ctrl-C twice stops at once.
+    """
+    asked = read_configuration(configuration)
+    if streams is not None:
+        asked = asked.with_streams(streams)
+    if devices is not None:
+        use_cores(devices)
+    several = (coordinator, num_processes, process_id)
+    if distributed or any(given is not None for given in several):
+        say = Console(stderr=True, quiet=as_json, soft_wrap=True).print
+        join(coordinator, num_processes, process_id, say)
+    if devices is not None:
+        local_devices(devices)
+    if dry_run:
+        plan = plan_of(asked, width=width, save_every=save_every)
+        cost = cost_of(plan, devices)
+        facts = plan.facts() | {"cost": cost.facts()}
+        print_json(facts) if as_json else print_plan(Console(), facts, cost)
+        return
+    import jax
+
+    from pdgd_jax.sweeps import Interrupted, sweep
+
+    out = out or Path(f"{Path(configuration).stem}-sweep")
+    leads = jax.process_index() == 0
+    console = Console(stderr=True, quiet=as_json or not leads)
+    shown = ProgressView(console, devices=devices)
+    begin = time.perf_counter()
+    plans: list[Plan] = []
+
+    def on_progress(report: "Report") -> None:
+        plans[:] = [report.plan]
+        if report.state != "planned":  # all have opened the folder, and need each other no longer
+            leave()
+        shown(report)
+
+    try:
+        with finish_first(console) as should_stop, shown:
+            data = sweep(
+                asked,
+                out=out,
+                devices=devices,
+                width=width,
+                save_every=save_every,
+                on_progress=on_progress,
+                should_stop=should_stop,
+            )
+    except Interrupted:
+        Console(stderr=True).print(
+            Text(f"stopped; everything is saved in {out}: run the same command again to go on."),
+            soft_wrap=True,
+        )
+        raise typer.Exit(130) from None
+    if not leads:
+        return
+    facts = _facts(data, plans[0], out, time.perf_counter() - begin)
+    print_json(facts) if as_json else _print_results(Console(), facts)
+    _warn(Console(stderr=True), facts["unconverged"], facts["residual"])
+
+
+def _warn(console: Console, unconverged: int, residual: float | None) -> None:
+    if unconverged:
+        worst = "" if residual is None else f" (largest residual {residual:.2g})"
+        console.print(
+            Text(
+                f"{unconverged:,} projections did not converge{worst}: do not trust the lanes "
+                "where `unconverged` is not 0.",
+                style="bold red",
+            ),
+            soft_wrap=True,
+        )
+
+
+_CELL = ("instance", "learner", "rates", "delta", "confidence_scale", "horizon")
+
+
+def _facts(data: "xarray.Dataset", plan: Plan, out: Path, seconds: float) -> dict[str, Any]:
+    """The end of every cell that was played; None stands for a setting that its learner ignores."""
+    names = [[_plain(value) for value in data[name].values] for name in _CELL]
+    last = data.isel(checkpoint=-1).transpose(*_CELL, "seed", ...)
+    means = last[["regret", "violation"]].mean("seed")
+    regret, violation = means.regret.values, means.violation.values
+    unconverged, rows = last.unconverged.sum("seed").values, []
+    failed = 0
+    for cell in sorted({lane.cell for _, block in plan.blocks() for lane in block.lanes}):
+        at = tuple(int(getattr(cell, name)) for name in _CELL)
+        row = {
+            name: None if name in cell.repeats and len(values) > 1 else values[i]
+            for name, values, i in zip(_CELL, names, at, strict=True)
+        }
+        rows.append(row | {"regret": float(regret[at]), "violation": float(violation[at])})
+        failed += int(unconverged[at])
+    return {
+        "out": str(out),
+        "seconds": seconds,
+        "lanes": plan.lanes,
+        "layers": data.sizes["layer"],
+        "unconverged": failed,
+        "residual": float(last.residual.max()),
+        "cells": rows,
+    }
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value
+
+
+def _print_results(console: Console, facts: dict[str, Any]) -> None:
+    cells = facts["cells"]
+    differ = [name for name in _CELL if len({cell[name] for cell in cells}) > 1] or ["instance"]
+    table = plain_table(*differ, ">regret", ">violation")
+    for cell in cells[:_MOST_ROWS]:
+        names = ("any" if cell[name] is None else str(cell[name]) for name in differ)
+        largest = facts["layers"] * cell["horizon"]
+        numbers = (number_in_words(cell[key], scale=largest) for key in ("regret", "violation"))
+        table.add_row(*map(Text, names), *numbers)
+    print_table(console, table)
+    if len(cells) > _MOST_ROWS:
+        console.print(f"... and {len(cells) - _MOST_ROWS:,} more")
+    console.print(
+        Text(
+            f"means over seeds at the end; everything is in {facts['out']}: "
+            "pdgd_jax.open_results reads it",
+        ),
+        soft_wrap=True,
+    )

@@ -1,0 +1,72 @@
+"""A grid world with hazards."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pdgd_jax.instances._build import at_most, check_size, fraction, whole_number
+from pdgd_jax.models import CMDP, unroll
+from pdgd_jax.processes import around
+
+__all__ = ["grid"]
+
+# Up, right, down, left: (row, column).
+_MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])
+
+
+def grid(
+    rows: int = 4,
+    columns: int = 4,
+    hazards: Sequence[tuple[int, int]] = ((0, 1), (0, 2), (1, 1), (1, 2)),
+    horizon: int = 9,
+    slip: float = 0.1,
+    budget: float = 0.5,
+    rewards: str = "bernoulli",
+    constraints: str = "bernoulli",
+) -> CMDP:
+    """A robot crosses a slippery grid to a goal that pays every step, past hazards.
+
+    It starts in the top left corner and the goal is the top right one. A move goes astray to
+    either side with probability `slip`; walls stop it. The expected steps on hazards are to stay
+    below `budget`. The short way leads through the hazards and the safe one all around them: the
+    optimum mixes the two, so that no deterministic policy is optimal.
+
+    Default: sizes (1, 3, 6, 10, 13, 15, 16, 16, 16, 1), A = 4, m = 1; OPT = 1.8704,
+    without constraints 5.2523, rho = 0.5000.
+
+    Args:
+      rows: of the grid.
+      columns: of the grid.
+      hazards: cells as (row, column).
+      horizon: steps of an episode.
+      slip: probability of going astray, half to either side.
+      budget: expected steps on hazards of an episode.
+      rewards: the kind of process (`pdgd_jax.processes.KINDS`).
+      constraints: likewise.
+    """
+    shape = (whole_number("rows", rows, 1), whole_number("columns", columns, 1))
+    N = rows * columns
+    check_size(whole_number("horizon", horizon, 1), N, len(_MOVES))
+    for cell in hazards:
+        if np.shape(cell) != (2,):
+            raise ValueError(f"a hazard is a cell (row, column); got {cell!r}.")
+        if not (0 <= cell[0] < rows and 0 <= cell[1] < columns):
+            raise ValueError(f"hazard {tuple(cell)} lies outside the {rows} x {columns} grid.")
+    astray = fraction("slip", slip)
+
+    cells = np.stack(np.unravel_index(np.arange(N), shape), axis=1)  # [N, 2]
+    reached = np.clip(cells[:, None] + _MOVES, 0, np.array(shape) - 1)  # [N, 4, 2]
+    landing = np.eye(N)[
+        np.ravel_multi_index((reached[..., 0], reached[..., 1]), shape)
+    ]  # [N, 4, N]
+    sideways = (np.roll(landing, 1, axis=1) + np.roll(landing, -1, axis=1)) / 2
+    mdp = unroll((1 - astray) * landing + astray * sideways, start=0, horizon=horizon)
+
+    danger = np.zeros(N)
+    if len(hazards):
+        danger[[row * columns + column for row, column in hazards]] = 1
+    goal = np.arange(N) == columns - 1
+    reward = mdp.from_flat(np.repeat(goal[:, None], 4, axis=1).astype(float))
+    cost = mdp.from_flat(np.repeat(danger[:, None], 4, axis=1))
+    G = at_most(mdp, cost, budget)[None]
+    return CMDP(mdp, around(reward, rewards), around(G, constraints))

@@ -1,0 +1,56 @@
+"""A shop that must not run out too often."""
+
+import numpy as np
+
+from pdgd_jax.instances._build import at_most, check_size, whole_number
+from pdgd_jax.models import CMDP, unroll
+from pdgd_jax.processes import around
+
+__all__ = ["inventory"]
+
+
+def inventory(
+    capacity: int = 4,
+    horizon: int = 5,
+    holding_budget: float = 0.8,
+    delivery_budget: float = 1.5,
+    rewards: str = "bernoulli",
+    constraints: str = "bernoulli",
+) -> CMDP:
+    """A shop orders stock each day: sell much, store little, and have few deliveries.
+
+    The state is the stock (0 to `capacity`), the action an order of 0 to 3 units that arrives at
+    once (what does not fit is lost), and demand is 0 to 3. Reward is the share of the largest
+    demand that is sold. Two constraints pull against each other: few deliveries mean large ones,
+    which fill the shelf.
+
+    Default: sizes (1, 5, 5, 5, 5, 1), A = 4, m = 2; OPT = 1.6715,
+    without constraints 2.1667, rho = 0.5190.
+
+    Args:
+      capacity: of the shelf.
+      horizon: days of an episode.
+      holding_budget: expected sum over days of (stock left) / capacity.
+      delivery_budget: expected number of days with a delivery.
+      rewards: the kind of process (`pdgd_jax.processes.KINDS`).
+      constraints: likewise.
+    """
+    check_size(horizon, whole_number("capacity", capacity, 1) + 1, 4, 2)
+    stock = np.arange(capacity + 1)
+    orders = np.arange(4)
+    demand, chance = np.arange(4), np.array([0.2, 0.4, 0.3, 0.1])
+    available = np.minimum(stock[:, None] + orders, capacity)[..., None]  # [N, A, 1]
+    sold = np.minimum(available, demand)  # [N, A, demand]
+    left = available - sold
+    P = (np.eye(capacity + 1)[left] * chance[:, None]).sum(2)
+    mdp = unroll(P, start=capacity // 2, horizon=whole_number("horizon", horizon, 1))
+    held = (left / capacity) @ chance
+    delivered = np.broadcast_to((orders > 0).astype(float), held.shape)
+    G = np.stack(
+        [
+            at_most(mdp, mdp.from_flat(held), holding_budget, "holding_budget"),
+            at_most(mdp, mdp.from_flat(delivered), delivery_budget, "delivery_budget"),
+        ]
+    )
+    reward = mdp.from_flat((sold / demand.max()) @ chance)
+    return CMDP(mdp, around(reward, rewards), around(G, constraints))

@@ -1,0 +1,182 @@
+"""What a learner is: three pure functions, and what it was built for."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.tree_util import Partial
+from jaxtyping import Array, Float, Int, Key
+
+from pdgd_jax._internal.pytree import is_concrete, on_host, pytree, static
+from pdgd_jax.models import CMDP, Layers, Outcome, Trajectory
+from pdgd_jax.projection import ConfidenceSet, ProjectionInfo
+
+__all__ = ["Info", "Learner", "Rates", "Setting", "check_fits", "check_setting"]
+
+
+class Rates(NamedTuple):
+    r"""The two constants that fix every step size.
+
+    Attributes:
+      primal: $C$ in the step $\eta_t = 1 / (\bar\ell_t C \sqrt T)$ of the primal player.
+      dual: $\eta$, the step of the dual player.
+    """
+
+    primal: Float[Array, ""]
+    dual: Float[Array, ""]
+
+
+@pytree
+class Setting:
+    """What a learner was built for: `run` checks it, and bounds are computed from it.
+
+    Attributes:
+      layers: the states and actions.
+      delta: the confidence parameter.
+      rates: the constants of the step sizes; None if the bounds do not hold for them.
+      confidence_scale: what the paper's radius is multiplied by.
+      num_episodes: T; None if the learner does not depend on it.
+      num_constraints: m; None if the learner does not look at constraints.
+    """
+
+    layers: Layers
+    delta: Float[Array, ""] | None = None
+    rates: Rates | None = None
+    confidence_scale: Float[Array, ""] | None = None
+    num_episodes: Int[Array, ""] | None = None
+    num_constraints: int | None = static(default=None)
+
+
+class Info(NamedTuple):
+    r"""What a learner tells of an episode; None for what it does not have.
+
+    Attributes:
+      occupancy: `[L, S, A, S]`, the $\hat q_t$ whose policy was played.
+      confidence: the set on which $\hat q_t$ was projected.
+      multipliers: `[m]`, $\lambda_t$.
+      next_multipliers: `[m]`, $\lambda_{t+1}$.
+      loss: `[L, S, A]`, $\ell_t$.
+      epoch: $i$, after the episode.
+      projection: how well the projection to $\hat q_{t+1}$ was solved.
+    """
+
+    occupancy: Float[Array, "layers states actions states"] | None = None
+    confidence: ConfidenceSet | None = None
+    multipliers: Float[Array, " m"] | None = None
+    next_multipliers: Float[Array, " m"] | None = None
+    loss: Float[Array, "layers states actions"] | None = None
+    epoch: Int[Array, ""] | None = None
+    projection: ProjectionInfo | None = None
+
+
+class Learner(NamedTuple):
+    """An online learner of CMDPs, as pure functions.
+
+    Functions that are `jax.tree_util.Partial` carry their settings as leaves, so that a learner is
+    a pytree: a sweep over settings is a `vmap` over learners, and another step size does not
+    recompile. Plain functions will do, too.
+
+    Attributes:
+      init: `key -> state`, before the first episode.
+      policy: `state -> [L, S, A]`, what to play.
+      update: `(state, trajectory, outcome) -> (state, Info)`, after an episode: the trajectory that
+        was played and the rewards and constraints that were revealed.
+      setting: what it was built for; None if `run` need not check anything.
+
+    Example:
+      A learner that follows the first action whatever happens:
+
+      >>> import jax
+      >>> from pdgd_jax import Learner, make, run
+      >>> from pdgd_jax.learners import Info
+      >>> cmdp = make("random")
+      >>> stubborn = Learner(
+      ...     init=lambda key: (),
+      ...     policy=lambda state: cmdp.layers.action_mask.at[..., 1:].set(False).astype(float),
+      ...     update=lambda state, trajectory, outcome: (state, Info()),
+      ... )
+      >>> history = run(jax.random.key(0), cmdp, stubborn, num_episodes=100)
+      >>> history.reward.shape
+      (100,)
+    """
+
+    init: Callable[[Key[Array, ""]], Any]
+    policy: Callable[[Any], Float[Array, "layers states actions"]]
+    update: Callable[[Any, Trajectory, Outcome], tuple[Any, Info]]
+    setting: Setting | None = None
+
+    def as_pytree(self) -> "Learner":
+        """The same learner, its plain functions made part of the tree's structure."""
+
+        def as_partial(function: Callable[..., Any]) -> Partial:
+            return function if isinstance(function, Partial) else Partial(function)
+
+        functions = as_partial(self.init), as_partial(self.policy), as_partial(self.update)
+        return Learner(*functions, setting=self.setting)
+
+
+def check_setting(
+    num_episodes: Any, delta: Any = None, confidence_scale: Any = None, num_constraints: Any = None
+) -> None:
+    """Refuse, in a sentence, numbers that make no sense; what is traced is not looked at."""
+    if is_concrete(num_episodes) and not _is_whole(num_episodes):
+        raise ValueError(f"num_episodes must be a whole number, at least 1; got {num_episodes!r}.")
+    if num_constraints is not None and (
+        not isinstance(num_constraints, int | np.integer) or num_constraints < 1
+    ):
+        raise ValueError(
+            f"num_constraints must be a whole number, at least 1; got {num_constraints!r}."
+        )
+    if delta is not None and is_concrete(delta) and not np.all((delta > 0) & (delta < 1)):
+        raise ValueError(f"delta must lie strictly between 0 and 1; got {delta}.")
+    if confidence_scale is not None and is_concrete(confidence_scale):
+        scale = np.asarray(confidence_scale)
+        if not np.all(np.isfinite(scale) & (scale >= 0)):
+            raise ValueError(
+                f"confidence_scale must be finite and at least 0; got {confidence_scale}."
+            )
+
+
+def _is_whole(number: Any) -> bool:
+    """Whether a number, or an array of them, counts something: whole, and at least 1."""
+    array = np.asarray(number)
+    return bool(np.issubdtype(array.dtype, np.integer) and np.all(array >= 1))
+
+
+def check_fits(learner: Learner, cmdp: CMDP, num_episodes: int) -> None:
+    """Refuse, in a sentence, a learner that was built for another problem."""
+    setting = learner.setting
+    shape = cmdp.layers.shape
+    if setting is not None:
+        if setting.layers.shape != shape:
+            raise ValueError(
+                f"the learner was built for layers of shape (L, S, A) = {setting.layers.shape}, "
+                f"the CMDP has {shape}; build it with the layers of the CMDP, cmdp.layers."
+            )
+        masks = (setting.layers.action_mask, cmdp.layers.action_mask)
+        if is_concrete(*masks) and not np.array_equal(on_host(masks[0]), on_host(masks[1])):
+            raise ValueError(
+                f"the learner was built for {setting.layers}, the CMDP has {cmdp.layers}; "
+                "build it with the layers of the CMDP, cmdp.layers."
+            )
+        if setting.num_constraints not in (None, cmdp.num_constraints):
+            raise ValueError(
+                f"the learner was built for {setting.num_constraints} constraints, the CMDP has "
+                f"{cmdp.num_constraints}."
+            )
+        built_for = setting.num_episodes
+        known = built_for is not None and is_concrete(built_for)
+        if known and num_episodes > np.min(on_host(built_for)):
+            raise ValueError(
+                f"the learner was built for {built_for} episodes, fewer than the "
+                f"{num_episodes} to run: its step sizes and confidence sets hold for those only."
+            )
+        return
+    state = jax.eval_shape(learner.init, jax.random.key(0))
+    played = jax.eval_shape(learner.policy, state)
+    if getattr(played, "shape", None) != shape:
+        raise ValueError(
+            f"the learner's policy must have the shape [L, S, A] = {shape} of the CMDP; "
+            f"got {getattr(played, 'shape', played)}."
+        )

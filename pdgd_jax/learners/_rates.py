@@ -1,0 +1,83 @@
+r"""The step sizes: those of the proofs, those that balance the bounds, or one's own.
+
+With $U_2$ the number of triples $(x, a, x')$, the dimension in which we project:
+
+| rates | $C$ | $\eta$ |
+|---|---|---|
+| "theory" | $5 U_2 / L$ | $1 / (50 m \max\{2 U_2, L\} \sqrt{T \ln(T^2/\delta)})$ |
+| "tuned" | $\sqrt{U_2 / (2L)}$ | $1 / (L \sqrt{m T})$ |
+
+The first are fixed by the proof of the bound on the multipliers, where only their order in T
+matters; at the horizons of an experiment they barely move the multipliers. The second minimise the
+paper's own two bounds: $L C + U_2 / (2C)$ over $C$, and the dual player's regret against a
+multiplier of norm one over $\eta$. "theory" is for checking theorems, "tuned" for use.
+"""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from pdgd_jax._internal.pytree import is_concrete
+from pdgd_jax.learners._base import Rates
+from pdgd_jax.models import Layers
+
+__all__ = ["RATES", "rates_of"]
+
+
+def theory(layers: Layers, num_constraints: int, num_episodes: Any, delta: Any) -> Rates:
+    """Those of the proof of the bound on the multipliers."""
+    triples, L = layers.num_triples.astype(float), layers.num_layers.astype(float)
+    T = jnp.asarray(num_episodes, float)
+    logarithm = 2 * jnp.log(T) - jnp.log(delta)  # T^2 overflows an int32
+    widest = jnp.maximum(2 * triples, L)
+    eta = 1 / (50 * num_constraints * widest * jnp.sqrt(T * logarithm))
+    return Rates(5 * triples / L, eta)
+
+
+def tuned(layers: Layers, num_constraints: int, num_episodes: Any, delta: Any) -> Rates:
+    """Those that minimise the two bounds."""
+    del delta
+    triples, L = layers.num_triples.astype(float), layers.num_layers.astype(float)
+    eta = 1 / (L * jnp.sqrt(num_constraints * jnp.asarray(num_episodes, float)))
+    return Rates(jnp.sqrt(triples / (2 * L)), eta)
+
+
+RATES = {"theory": theory, "tuned": tuned}
+
+
+def rates_of(
+    rates: Any, layers: Layers, num_constraints: int, num_episodes: Any, delta: Any
+) -> Rates:
+    r"""The constants that a name stands for, or a pair of one's own.
+
+    Args:
+      rates: "theory", "tuned", or the pair $(C, \eta)$; its numbers may be traced.
+      layers: the states and actions.
+      num_constraints: m.
+      num_episodes: T; may be traced.
+      delta: the confidence parameter.
+
+    Raises:
+      ValueError: if there is no such name, or a constant is not positive.
+    """
+    if isinstance(rates, str):
+        if rates not in RATES:
+            raise ValueError(
+                f"unknown rates {rates!r}; they are {', '.join(map(repr, RATES))}, or a pair "
+                "(C, eta) of positive numbers."
+            )
+        return RATES[rates](layers, num_constraints, num_episodes, delta)
+    try:
+        primal, dual = rates
+    except (TypeError, ValueError):
+        raise ValueError(
+            f'rates are "theory", "tuned", or a pair (C, eta) of positive numbers; got {rates!r}.'
+        ) from None
+    for name, value in (("C", primal), ("eta", dual)):
+        if not is_concrete(value):
+            continue
+        number = np.asarray(value)
+        if number.dtype.kind not in "iuf" or not np.all(np.isfinite(number) & (number > 0)):
+            raise ValueError(f"the rate {name} must be positive and finite; got {value!r}.")
+    return Rates(jnp.asarray(primal, float), jnp.asarray(dual, float))

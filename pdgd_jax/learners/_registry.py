@@ -1,0 +1,143 @@
+"""Learners by name."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from pdgd_jax._internal.names import nearest
+from pdgd_jax.learners._base import Learner
+from pdgd_jax.learners._fixed import best_feasible, most_feasible, uniform
+from pdgd_jax.learners.primal_dual._pdgd_ops import pdgd_ops
+from pdgd_jax.learners.primal_dual._uc_o_gdps import uc_o_gdps
+from pdgd_jax.models import CMDP
+
+__all__ = ["SETTINGS", "make_learner", "register_learner", "registered_learners", "settings_of"]
+
+Builder = Callable[..., Learner]
+
+# What the command line and a configuration offer to every learner.
+SETTINGS = ("delta", "rates", "confidence_scale", "solver")
+
+_BUILDERS: dict[str, Builder] = {}
+
+
+def register_learner(name: str, builder: Builder) -> None:
+    """Make a learner available by name: to `make_learner`, the command line and configurations.
+
+    Args:
+      name: a new name.
+      builder: `(cmdp, num_episodes, *, ...) -> Learner`. It takes those of the common settings
+        `delta`, `rates`, `confidence_scale` and `solver` that it has a use for, as keywords with
+        defaults, and any others of its own.
+
+    Example:
+      >>> from pdgd_jax import learners, make, register_learner
+      >>> def greedy(cmdp, num_episodes):
+      ...     '''Maximises the reward and looks at no constraint.'''
+      ...     return learners.uc_o_gdps(cmdp.layers, num_episodes)
+      >>> register_learner("greedy", greedy)
+      >>> "greedy" in learners.registered_learners()
+      True
+    """
+    if name in _BUILDERS and _BUILDERS[name] is not builder:
+        raise ValueError(f"a learner named {name!r} is registered already.")
+    _BUILDERS[name] = builder
+
+
+def registered_learners() -> tuple[str, ...]:
+    """The names that `make_learner` knows: those of this package first."""
+    return tuple(_BUILDERS)
+
+
+def make_learner(name: str, cmdp: CMDP, num_episodes: Any, **settings: Any) -> Learner:
+    """Build a learner for a CMDP.
+
+    Args:
+      name: one of `registered_learners()`.
+      cmdp: what it is going to play.
+      num_episodes: how long; may be traced for those learners that only compute with it.
+      **settings: the common ones, `delta`, `rates`, `confidence_scale` and `solver`, which are
+        left out if the learner has no use for them, and those of its own.
+
+    Raises:
+      ValueError: if the name or a setting is unknown, suggesting the nearest.
+
+    Example:
+      >>> from pdgd_jax import make
+      >>> from pdgd_jax.learners import make_learner
+      >>> cmdp = make("streaming")
+      >>> learner = make_learner("pdgd-ops", cmdp, 10_000, rates="theory")
+      >>> idle = make_learner("uniform", cmdp, 10_000, rates="theory")  # needs no rates
+    """
+    taken = settings_of(name)
+    for setting in settings:
+        if setting not in taken and setting not in SETTINGS:
+            known = dict.fromkeys([*SETTINGS, *taken])
+            raise ValueError(
+                f"learner {name!r} has no setting {setting!r}{nearest(setting, known)}; "
+                f"the settings are {', '.join(known)}."
+            )
+    useful = {setting: value for setting, value in settings.items() if setting in taken}
+    return _BUILDERS[name](cmdp, num_episodes, **useful)
+
+
+def settings_of(name: str) -> dict[str, Any]:
+    """The settings that a learner has a use for, with their defaults."""
+    if name not in _BUILDERS:
+        raise ValueError(
+            f"unknown learner {name!r}{nearest(name, _BUILDERS)}; "
+            f"the learners are {', '.join(_BUILDERS)}."
+        )
+    parameters = list(inspect.signature(_BUILDERS[name]).parameters.values())
+    return {parameter.name: parameter.default for parameter in parameters[2:]}
+
+
+def _pdgd_ops(
+    cmdp: CMDP,
+    num_episodes: Any,
+    *,
+    delta: Any = 0.05,
+    rates: Any = "tuned",
+    confidence_scale: Any = 1.0,
+    solver: Any = "newton",
+) -> Learner:
+    return pdgd_ops(
+        cmdp.layers,
+        cmdp.num_constraints,
+        num_episodes,
+        delta=delta,
+        rates=rates,
+        confidence_scale=confidence_scale,
+        solver=solver,
+    )
+
+
+def _uc_o_gdps(
+    cmdp: CMDP,
+    num_episodes: Any,
+    *,
+    delta: Any = 0.05,
+    rates: Any = "tuned",
+    confidence_scale: Any = 1.0,
+    solver: Any = "newton",
+) -> Learner:
+    return uc_o_gdps(
+        cmdp.layers,
+        num_episodes,
+        delta=delta,
+        rates=rates,
+        confidence_scale=confidence_scale,
+        solver=solver,
+    )
+
+
+def _uniform(cmdp: CMDP, num_episodes: Any) -> Learner:
+    del num_episodes
+    return uniform(cmdp.layers)
+
+
+register_learner("pdgd-ops", _pdgd_ops)
+register_learner("uc-o-gdps", _uc_o_gdps)
+register_learner("uniform", _uniform)
+register_learner("best-feasible", best_feasible)
+register_learner("most-feasible", most_feasible)

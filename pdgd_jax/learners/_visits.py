@@ -1,0 +1,89 @@
+"""Visits, and the confidence sets that are estimated from them."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from pdgd_jax import theory
+from pdgd_jax.models import Layers, Trajectory, visited
+from pdgd_jax.projection import ConfidenceSet
+
+__all__ = ["Visits", "count", "estimate", "no_visits"]
+
+
+class Visits(NamedTuple):
+    r"""How often each pair and each triple was visited, and since when an epoch lasts.
+
+    Attributes:
+      pairs: `[L, S, A]`, $N(x, a)$ up to now.
+      triples: `[L, S, A, S]`, $M(x' \mid x, a)$ up to now.
+      pairs_at_start: `[L, S, A]`, $N(x, a)$ when the epoch began.
+      epoch: $i$, from 1.
+    """
+
+    pairs: Int[Array, "layers states actions"]
+    triples: Int[Array, "layers states actions states"]
+    pairs_at_start: Int[Array, "layers states actions"]
+    epoch: Int[Array, ""]
+
+
+def no_visits(layers: Layers) -> Visits:
+    """Before the first episode, in epoch 1."""
+    L, S, A = layers.shape
+    pairs, triples = jnp.zeros((L, S, A), jnp.int32), jnp.zeros((L, S, A, S), jnp.int32)
+    return Visits(pairs, triples, pairs, jnp.ones((), jnp.int32))
+
+
+def count(layers: Layers, visits: Visits, trajectory: Trajectory) -> tuple[Visits, Bool[Array, ""]]:
+    r"""Count an episode, and begin a new epoch if a visited pair has doubled.
+
+    An epoch ends when $N(x_k, a_k) \ge \max\{1, 2 N_i(x_k, a_k)\}$ for a pair of the episode, $N_i$
+    being its count when the epoch began.
+
+    Args:
+      layers: the states and actions; layers that only pad are not counted.
+      visits: up to now.
+      trajectory: of the episode.
+
+    Returns:
+      The visits, and whether an epoch begins.
+    """
+    pair = visited(layers, trajectory)
+    there = trajectory.states[1:, None] == jnp.arange(layers.shape[1])[None]  # [L, S]
+    triple = pair[..., None] & there[:, None, None]
+    pairs = visits.pairs + pair
+    start = visits.pairs_at_start
+    begins = (pair & (pairs >= jnp.maximum(1, 2 * start))).any()
+    counted = Visits(
+        pairs=pairs,
+        triples=visits.triples + triple,
+        pairs_at_start=jnp.where(begins, pairs, start),
+        epoch=visits.epoch + begins,
+    )
+    return counted, begins
+
+
+def estimate(
+    layers: Layers,
+    visits: Visits,
+    *,
+    num_episodes: Float[Array, ""] | float,
+    delta: Float[Array, ""],
+    scale: Float[Array, ""],
+) -> ConfidenceSet:
+    r"""The confidence set of the visits, $\bar P = M / \max\{1, N\}$ and `scale` times $\epsilon$.
+
+    A pair that was never visited allows every transition, whatever the scale; its center is
+    uniform. To be evaluated when an epoch begins: `visits.pairs` are then those at its start.
+    """
+    dtype = scale.dtype
+    pairs = visits.pairs[..., None]
+    sizes = jnp.maximum(layers.layer_sizes[1:], 1)[:, None, None]  # [L, 1, 1]
+    uniform = layers.triple_mask.astype(dtype) / sizes[..., None].astype(dtype)
+    center = jnp.where(pairs > 0, visits.triples.astype(dtype) / jnp.maximum(1, pairs), uniform)
+    radius = scale * theory.radius(
+        visits.pairs, sizes, layers.num_states, layers.num_actions, num_episodes, delta
+    ).astype(dtype)
+    radius = jnp.where(visits.pairs > 0, radius, jnp.maximum(radius, 2))
+    return ConfidenceSet(center, jnp.where(layers.action_mask, radius, 0))

@@ -1,0 +1,192 @@
+"""The shape of a loop-free MDP: which states and actions each layer has."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from pdgd_jax._internal.pytree import is_concrete, pytree
+
+__all__ = ["Layers"]
+
+
+@pytree
+class Layers:
+    r"""The layers $X_0, \dots, X_L$ of a loop-free MDP, as masks over padded arrays.
+
+    Decisions are taken in layers $0, \dots, L-1$; the first and the last layer hold one state.
+    With $S$ the largest layer and $A$ the most actions, everything that depends on a state and an
+    action is an array `[L, S, A]`, and whatever lies outside the masks is exactly 0.
+
+    The masks are traced leaves and only the padded shape is static, so that instances of different
+    sizes share one compiled program. An instance with fewer layers is padded at its end by layers
+    of one state *without actions*, where nothing is earned, spent or conserved. The constants
+    below ($L$, $|X|$, $|A|$, ...) are those of the true instance, whatever the padding.
+
+    Args:
+      state_mask: `[L+1, S]`, true where a layer has that state. Layer 0 holds state 0 alone.
+      action_mask: `[L, S, A]`, true where a state has that action.
+
+    Raises:
+      ValueError: if the masks disagree, if a state has no action, or if the first or last layer
+        is not a single state.
+
+    Example:
+      >>> layers = Layers.from_sizes((1, 4, 2, 1), num_actions=3)
+      >>> layers
+      Layers(sizes=(1, 4, 2, 1), num_actions=3)
+      >>> layers.shape, int(layers.num_states), int(layers.num_triples)
+      ((3, 4, 3), 8, 42)
+    """
+
+    state_mask: Bool[Array, "*batch layers+1 states"]
+    action_mask: Bool[Array, "*batch layers states actions"]
+
+    def __post_init__(self) -> None:
+        state_mask, action_mask = self.state_mask, self.action_mask
+        if is_concrete(state_mask, action_mask):
+            _check_masks(np.asarray(state_mask), np.asarray(action_mask))
+        object.__setattr__(self, "state_mask", jnp.asarray(state_mask, bool))
+        object.__setattr__(self, "action_mask", jnp.asarray(action_mask, bool))
+
+    @classmethod
+    def from_sizes(cls, sizes: Sequence[int], num_actions: int) -> "Layers":
+        """Layers of the given sizes, with the same number of actions in every state.
+
+        Args:
+          sizes: the number of states of each layer, the first and the last being 1.
+          num_actions: the number of actions of every state.
+        """
+        for number in (*sizes, num_actions):
+            if not isinstance(number, int | np.integer) or isinstance(number, bool):
+                raise ValueError(
+                    f"sizes and num_actions are whole numbers, such as (1, 4, 1) and 3; "
+                    f"got {number!r}."
+                )
+        sizes = tuple(int(size) for size in sizes)
+        if len(sizes) < 2:
+            raise ValueError(f"sizes must name at least two layers, such as (1, 1); got {sizes}.")
+        if min(sizes) < 1:
+            raise ValueError(f"every layer needs at least one state; got sizes {sizes}.")
+        if num_actions < 1:
+            raise ValueError(f"num_actions must be at least 1; got {num_actions}.")
+        states = np.arange(max(sizes)) < np.array(sizes)[:, None]  # [L+1, S]
+        actions = np.repeat(states[:-1, :, None], num_actions, axis=2)  # [L, S, A]
+        return cls(jnp.asarray(states), jnp.asarray(actions))
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """The padded, static `(L, S, A)`."""
+        num_layers, num_states, num_actions = self.action_mask.shape[-3:]
+        return num_layers, num_states, num_actions
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        r"""The true $|X_0|, \dots, |X_L|$, on the host: not inside `jit`, not for a stack."""
+        depth = int(np.asarray(self.action_mask).any((1, 2)).sum())
+        return tuple(int(n) for n in np.asarray(self.state_mask)[: depth + 1].sum(-1))
+
+    @property
+    def triple_mask(self) -> Bool[Array, "layers states actions states"]:
+        """True for each $(x, a, x')$ that an occupancy may give mass."""
+        return self.action_mask[..., None] & self.state_mask[1:, None, None, :]
+
+    @property
+    def decision_mask(self) -> Bool[Array, "layers states"]:
+        """True for each state in which a decision is taken."""
+        return self.action_mask.any(-1)
+
+    @property
+    def layer_sizes(self) -> Int[Array, " layers+1"]:
+        """$|X_k|$, and 0 for the layers that only pad."""
+        real = jnp.concatenate([jnp.ones(1, bool), self.decision_mask.any(-1)])
+        return jnp.where(real, self.state_mask.sum(-1), 0)
+
+    @property
+    def num_layers(self) -> Int[Array, ""]:
+        """$L$, the number of decisions of an episode."""
+        return self.decision_mask.any(-1).sum()
+
+    @property
+    def num_states(self) -> Int[Array, ""]:
+        """$|X|$, the first and the last state included."""
+        return self.layer_sizes.sum()
+
+    @property
+    def num_actions(self) -> Int[Array, ""]:
+        """$|A|$, the most actions that a state has."""
+        return self.action_mask.sum(-1).max()
+
+    @property
+    def num_triples(self) -> Int[Array, ""]:
+        """The number of $(x, a, x')$, the dimension of an occupancy."""
+        return self.triple_mask.sum()
+
+    def uniform_policy(self, dtype: Any = float) -> Float[Array, "layers states actions"]:
+        """The policy that plays every action of a state equally often."""
+        counts = jnp.maximum(self.action_mask.sum(-1, keepdims=True), 1)
+        return self.action_mask.astype(dtype) / counts.astype(dtype)
+
+    def pad_to(self, shape: tuple[int, int, int]) -> "Layers":
+        """The same layers inside a larger padded `(L, S, A)`."""
+        grow = _growth(self.shape, shape)
+        state_mask = jnp.pad(self.state_mask, (grow[0], grow[1]))
+        # The episode is over: it stays in one state that has no action.
+        state_mask = state_mask.at[self.shape[0] + 1 :, 0].set(True)
+        return Layers(state_mask, jnp.pad(self.action_mask, grow))
+
+    def __repr__(self) -> str:
+        if not is_concrete(self.action_mask) or self.action_mask.ndim != 3:
+            return f"Layers(shape={self.action_mask.shape})"
+        most = int(np.asarray(self.action_mask).sum(-1).max())
+        return f"Layers(sizes={self.sizes}, num_actions={most})"
+
+
+def _growth(old: tuple[int, ...], new: tuple[int, ...]) -> list[tuple[int, int]]:
+    """How much to pad each axis at its end."""
+    if any(b < a for a, b in zip(old, new, strict=True)):
+        raise ValueError(f"cannot pad the shape (L, S, A) = {old} to the smaller {new}.")
+    return [(0, b - a) for a, b in zip(old, new, strict=True)]
+
+
+def _check_masks(state_mask: Any, action_mask: Any) -> None:
+    if state_mask.ndim != 2 or action_mask.ndim != 3:
+        raise ValueError(
+            "state_mask must be [L+1, S] and action_mask [L, S, A]; got the shapes "
+            f"{state_mask.shape} and {action_mask.shape}."
+        )
+    num_layers, num_states, _ = action_mask.shape
+    if state_mask.shape != (num_layers + 1, num_states):
+        raise ValueError(
+            f"action_mask {action_mask.shape} asks for a state_mask of shape "
+            f"{(num_layers + 1, num_states)}; got {state_mask.shape}."
+        )
+    decides = action_mask.any(-1)  # [L, S]
+    depth = int(decides.any(-1).sum())
+    if depth == 0:
+        raise ValueError("layer 0, state 0 has no action: an episode takes at least one decision.")
+    if not decides[:depth].any(-1).all():
+        layer = int(np.argmin(decides.any(-1)))
+        raise ValueError(f"layer {layer} has no action in any state, yet a later layer has some.")
+    stray = np.argwhere(decides & ~state_mask[:-1])
+    if stray.size:
+        layer, state = stray[0]
+        raise ValueError(f"layer {layer}, state {state} has actions but is not in the state mask.")
+    idle = np.argwhere(state_mask[:depth] & ~decides[:depth])
+    if idle.size:
+        layer, state = idle[0]
+        raise ValueError(f"layer {layer}, state {state} has no action; every state needs one.")
+    if state_mask[0].sum() != 1 or not state_mask[0, 0]:
+        held = np.flatnonzero(state_mask[0]).tolist()
+        raise ValueError(
+            f"layer 0 must be the single state 0; it holds the states {held}. "
+            "A start distribution becomes a first step from a single root: see pdgd_jax.unroll."
+        )
+    for layer in range(depth, num_layers + 1):
+        if state_mask[layer].sum() != 1:
+            raise ValueError(
+                f"layer {layer}, where the episode is over, must be a single state; it has "
+                f"{int(state_mask[layer].sum())}."
+            )

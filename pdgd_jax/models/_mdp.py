@@ -1,0 +1,94 @@
+"""Loop-free MDPs."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from pdgd_jax._internal.pytree import as_float, is_concrete, on_host, pytree
+from pdgd_jax.models._layers import Layers
+
+__all__ = ["LayeredMDP"]
+
+
+@pytree
+class LayeredMDP:
+    r"""A loop-free MDP: layers, and the transition function $P(x' \mid x, a)$.
+
+    Args:
+      layers: the states and actions.
+      transition: `[L, S, A, S]`; each row of a valid $(x, a)$ is a distribution over the states of
+        the next layer, and everything else is exactly 0.
+
+    Raises:
+      ValueError: naming the layer, state and action at which `transition` is not that.
+
+    Example:
+      >>> import numpy as np
+      >>> layers = Layers.from_sizes((1, 2, 1), num_actions=2)
+      >>> P = np.zeros((2, 2, 2, 2))
+      >>> P[0, 0] = [[0.9, 0.1], [0.2, 0.8]]   # from the first state: action 0, action 1
+      >>> P[1, :, :, 0] = 1.0                  # the last step leads to the single last state
+      >>> LayeredMDP(layers, P)
+      LayeredMDP(sizes=(1, 2, 1), num_actions=2)
+    """
+
+    layers: Layers
+    transition: Float[Array, "*batch layers states actions states"]
+
+    def __post_init__(self) -> None:
+        L, S, A = self.layers.shape
+        if np.shape(self.transition) != (L, S, A, S):
+            raise ValueError(
+                f"transition must have the shape [L, S, A, S] = {(L, S, A, S)} of its layers; "
+                f"got {np.shape(self.transition)}."
+            )
+        if is_concrete(self.transition, self.layers.action_mask, self.layers.state_mask):
+            check_distributions(on_host(self.transition), self.layers, "P")
+        object.__setattr__(self, "transition", as_float(self.transition))
+
+    def pad_to(self, shape: tuple[int, int, int]) -> "LayeredMDP":
+        """The same MDP inside a larger padded `(L, S, A)`."""
+        layers = self.layers.pad_to(shape)
+        L, S, A = self.layers.shape
+        grow = [(0, shape[0] - L), (0, shape[1] - S), (0, shape[2] - A), (0, shape[1] - S)]
+        return LayeredMDP(layers, jnp.pad(self.transition, grow))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}{str(self.layers).removeprefix('Layers')}"
+
+
+def check_distributions(transition: Any, layers: Layers, name: str) -> None:
+    """Raise a `ValueError` unless each valid row of `transition` is a distribution."""
+    actions, states = on_host(layers.action_mask), on_host(layers.state_mask)
+    valid = actions[..., None] & states[1:, None, None, :]
+    _refuse(~np.isfinite(transition), transition, name, "is {value}, not a finite number")
+    _refuse(transition < 0, transition, name, "is {value:.6g}; a probability is not negative")
+    outside = (transition != 0) & ~valid
+    _refuse(
+        outside,
+        transition,
+        name,
+        "is {value:.6g}, but that is not a step from a valid state and action to a state of the "
+        "next layer; it must be exactly 0",
+    )
+    total = transition.sum(-1)
+    # Rounding of a row of S numbers, with room for values that were printed and read again.
+    slack = 1e-5 if transition.dtype == np.float32 else 1e-9
+    wrong = actions & (np.abs(total - 1) > slack)
+    if wrong.any():
+        k, x, a = np.argwhere(wrong)[0]
+        raise ValueError(
+            f"{name}(.|x,a) of layer {k}, state {x}, action {a} sums to {total[k, x, a]:.9g}; "
+            "it must sum to 1 over the states of the next layer."
+        )
+
+
+def _refuse(wrong: Any, values: Any, name: str, complaint: str) -> None:
+    if wrong.any():
+        k, x, a, y = np.argwhere(wrong)[0]
+        what = complaint.format(value=values[k, x, a, y])
+        raise ValueError(
+            f"{name} of layer {k}, state {x}, action {a} to state {y} of layer {k + 1} {what}."
+        )

@@ -1,0 +1,183 @@
+"""Policies, the occupancies they induce, and trajectories."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from pdgd_jax._internal.pytree import is_concrete
+from pdgd_jax.models._layers import Layers
+from pdgd_jax.models._mdp import LayeredMDP
+
+__all__ = ["Trajectory", "occupancy_of", "policy_of", "rollout", "value_of", "visited"]
+
+
+class Trajectory(NamedTuple):
+    """One episode. Layers that only pad show state 0 and action 0.
+
+    Attributes:
+      states: `[L+1]`, the state visited in each layer.
+      actions: `[L]`, the action played in each decision layer.
+    """
+
+    states: Int[Array, " layers+1"]
+    actions: Int[Array, " layers"]
+
+
+def occupancy_of(
+    mdp: LayeredMDP, policy: Float[Array, "layers states actions"]
+) -> Float[Array, "layers states actions states"]:
+    r"""The occupancy $q^{P,\pi}(x, a, x') = \Pr\{x_k = x, a_k = a, x_{k+1} = x'\}$, exactly.
+
+    One forward pass, $q_k(x,a,x') = d_k(x)\,\pi(a \mid x)\,P(x' \mid x,a)$ with
+    $d_{k+1}(x') = \sum_{x,a} q_k(x,a,x')$.
+
+    Args:
+      mdp: the MDP.
+      policy: `[L, S, A]`, a distribution over the actions of each state.
+
+    Returns:
+      `[L, S, A, S]`, exactly 0 outside the masks.
+
+    Raises:
+      ValueError: if the policy's shape is wrong or, outside `jit`, if it is not a policy.
+
+    Example:
+      >>> from pdgd_jax import make
+      >>> mdp = make("random").mdp
+      >>> q = occupancy_of(mdp, mdp.layers.uniform_policy())
+      >>> q.sum(axis=(1, 2, 3)).round(6).tolist()   # every layer carries the unit mass
+      [1.0, 1.0, 1.0, 1.0]
+    """
+    _check_policy(mdp.layers, policy)
+
+    def step(mass: Array, layer: tuple[Array, Array]) -> tuple[Array, Array]:
+        policy_k, transition_k = layer
+        flow = (mass[:, None] * policy_k)[..., None] * transition_k  # [S, A, S]
+        return flow.sum((0, 1)), flow
+
+    dtype = jnp.result_type(policy, mdp.transition)
+    start = jnp.zeros(mdp.layers.shape[1], dtype).at[0].set(1)
+    _, occupancy = jax.lax.scan(step, start, (policy.astype(dtype), mdp.transition.astype(dtype)))
+    return occupancy
+
+
+def policy_of(
+    occupancy: Float[Array, "layers states actions *states"], layers: Layers | None = None
+) -> Float[Array, "layers states actions"]:
+    r"""The policy $\pi^q(a \mid x) = q(x,a) / q(x)$ that an occupancy induces.
+
+    A state that `occupancy` gives no mass gets the uniform policy.
+
+    Args:
+      occupancy: `[L, S, A, S]`, or the marginal `[L, S, A]`. Rounding below 0 counts as 0.
+      layers: says which actions exist, for the states without mass. Without it, every action of
+        the padded array does.
+
+    Returns:
+      `[L, S, A]`, a distribution over actions in every state.
+    """
+    marginal = occupancy if occupancy.ndim == 3 else occupancy.sum(-1)
+    marginal = jnp.maximum(marginal, 0)
+    mass = marginal.sum(-1, keepdims=True)
+    if layers is None:
+        fallback = jnp.full(marginal.shape, 1 / marginal.shape[-1], marginal.dtype)
+    else:
+        fallback = layers.uniform_policy(marginal.dtype)
+    return jnp.where(mass > 0, marginal / jnp.where(mass > 0, mass, 1), fallback)
+
+
+def value_of(
+    values: Float[Array, "*constraints layers states actions"],
+    occupancy: Float[Array, "layers states actions states"],
+) -> Float[Array, "*constraints"]:
+    r"""What an occupancy earns: $r^\top q$, or $G^\top q$ for constraints `[m, L, S, A]`."""
+    # A sum, not a matrix product: that one rounds as the number of threads has it.
+    marginal = jnp.expand_dims(occupancy.sum(-1), tuple(range(values.ndim - 3)))
+    return (values * marginal).sum((-3, -2, -1))
+
+
+def rollout(
+    key: Key[Array, ""], mdp: LayeredMDP, policy: Float[Array, "layers states actions"]
+) -> Trajectory:
+    """Play one episode.
+
+    Args:
+      key: decides the episode; padding does not change what a key gives.
+      mdp: the MDP.
+      policy: `[L, S, A]`.
+
+    Returns:
+      The trajectory. Steps of probability 0 never occur.
+
+    Example:
+      >>> import jax
+      >>> from pdgd_jax import make
+      >>> mdp = make("random").mdp
+      >>> trajectory = rollout(jax.random.key(0), mdp, mdp.layers.uniform_policy())
+      >>> trajectory.states.shape, trajectory.actions.shape
+      ((5,), (4,))
+    """
+    _check_policy(mdp.layers, policy)
+    uniforms = jax.random.uniform(key, (mdp.layers.shape[0], 2), policy.dtype)
+
+    def step(state: Array, layer: tuple[Array, Array, Array]) -> tuple[Array, tuple[Array, Array]]:
+        policy_k, transition_k, uniform = layer
+        action = _choose(policy_k[state], uniform[0])
+        following = _choose(transition_k[state, action], uniform[1])
+        return following, (following, action)
+
+    start = jnp.zeros((), jnp.int32)
+    _, (states, actions) = jax.lax.scan(step, start, (policy, mdp.transition, uniforms))
+    return Trajectory(jnp.concatenate([start[None], states]), actions)
+
+
+def visited(layers: Layers, trajectory: Trajectory) -> Bool[Array, "layers states actions"]:
+    """True for each pair (x, a) of an episode; nothing is visited in layers that only pad."""
+    _, S, A = layers.shape
+    # Comparisons instead of a scatter: one elementwise loop over all lanes of a batch.
+    here = trajectory.states[:-1, None] == jnp.arange(S)[None]  # [L, S]
+    played = trajectory.actions[:, None] == jnp.arange(A)[None]  # [L, A]
+    return here[:, :, None] & played[:, None] & layers.action_mask
+
+
+def _choose(weights: Float[Array, " n"], uniform: Float[Array, ""]) -> Int[Array, ""]:
+    """The index at which the cumulative weight passes `uniform`; 0 if there is no weight."""
+    cumulative = jnp.cumsum(weights)
+    possible = weights > 0
+    # Partial sums are not monotone to the last bit, so an impossible index is excluded by name.
+    total = jnp.max(jnp.where(possible, cumulative, 0))
+    return jnp.argmax(possible & (cumulative > uniform * total)).astype(jnp.int32)
+
+
+def _check_policy(layers: Layers, policy: Any) -> None:
+    if policy.shape != layers.shape:
+        raise ValueError(
+            f"policy must have the shape [L, S, A] = {layers.shape} of the layers; "
+            f"got {policy.shape}."
+        )
+    if not is_concrete(policy, layers.action_mask):
+        return
+    policy = np.asarray(policy)
+    mask: Any = np.asarray(layers.action_mask)
+    slack = 1e-4 if policy.dtype == np.float32 else 1e-9
+    decides = mask.any(-1)  # [L, S]; what a policy says elsewhere is never asked
+    bad = ~np.isfinite(policy) | (policy < -slack) | ((policy != 0) & ~mask)
+    bad &= decides[..., None]
+    if bad.any():
+        k, x, a = np.argwhere(bad)[0]
+        raise ValueError(
+            f"policy of layer {k}, state {x}, action {a} is {policy[k, x, a]:.6g}; it must be a "
+            "probability, and exactly 0 for an action that the state does not have "
+            "(policy_of(occupancy, layers) knows which those are)."
+        )
+    total = policy.sum(-1)
+    wrong = decides & (np.abs(total - 1) > slack)
+    if wrong.any():
+        k, x = np.argwhere(wrong)[0]
+        raise ValueError(
+            f"policy of layer {k}, state {x} sums to {total[k, x]:.9g} over its actions; "
+            "it must sum to 1."
+        )

@@ -1,0 +1,117 @@
+"""Batch evaluation: what thousands of policies earn and violate, exactly, in one compiled call."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from pdgd_jax._internal.memory import spare_bytes
+from pdgd_jax.models._cmdp import CMDP, Outcome
+from pdgd_jax.models._mdp import LayeredMDP
+from pdgd_jax.models._occupancy import occupancy_of, value_of
+from pdgd_jax.processes import StochasticProcess
+
+__all__ = ["PolicyValues", "evaluate_policies"]
+
+
+class PolicyValues(NamedTuple):
+    r"""What policies are worth, with the leading axes of the instances and of the policies.
+
+    Attributes:
+      reward: `[..., N]`, $r^\top q$.
+      violation: `[..., N, m]`, $G^\top q$.
+      occupancy: `[..., N, L, S, A, S]`, $q$.
+    """
+
+    reward: Float[Array, "*instances policies"]
+    violation: Float[Array, "*instances policies m"]
+    occupancy: Float[Array, "*instances policies layers states actions states"]
+
+
+def evaluate_policies(
+    cmdp: CMDP,
+    policies: Float[Array, "*instances policies layers states actions"],
+    *,
+    outcome: Outcome | None = None,
+    max_bytes: int | None = None,
+) -> PolicyValues:
+    r"""The exact reward, violation and occupancy of many policies.
+
+    Args:
+      cmdp: one CMDP, or a `stack` of I of them.
+      policies: `[N, L, S, A]`, played on every instance; or `[I, N, L, S, A]`, for each its own.
+      outcome: the rewards and constraints to use, with a leading axis for a stack; by default the
+        means, which only stochastic processes have (see `oracle.hindsight` for others).
+      max_bytes: for the working memory; by default a quarter of the device's memory if it tells,
+        else 1 GiB. What does not fit at once is done in turns, inside the same program.
+
+    Returns:
+      Their values.
+
+    Raises:
+      ValueError: if shapes disagree, or a process has no mean and no outcome is given.
+
+    Example:
+      >>> import jax
+      >>> from pdgd_jax import evaluate_policies, make, stack
+      >>> both = stack([make("random", seed=0), make("random", seed=1)])
+      >>> weights = jax.random.uniform(jax.random.key(0), (500, *both.layers.shape))
+      >>> policies = weights / weights.sum(-1, keepdims=True)
+      >>> values = evaluate_policies(both, policies)
+      >>> values.reward.shape, values.violation.shape
+      ((2, 500), (2, 500, 1))
+    """
+    policies = jnp.asarray(policies)
+    L, S, A = cmdp.layers.shape
+    stacked = cmdp.layers.action_mask.ndim == 4
+    instances = cmdp.layers.action_mask.shape[0] if stacked else 1
+    own = policies.ndim == 5
+    fits = policies.ndim == 4 or (own and stacked and policies.shape[0] == instances)
+    if not fits or policies.shape[-3:] != (L, S, A):
+        each = f", or ({instances}, N, {L}, {S}, {A})" if stacked else ""
+        raise ValueError(
+            f"policies must have the shape (N, {L}, {S}, {A}){each} of the CMDP; "
+            f"got {policies.shape}."
+        )
+    if outcome is None:
+        outcome = _means(cmdp)
+    # Each policy needs its occupancy, and about as much again while it is computed.
+    working = 3 * L * S * A * S * policies.dtype.itemsize * instances
+    at_once = max(1, (max_bytes or spare_bytes()) // working)
+    number = policies.shape[-4]
+    values = partial(_values, at_once=int(min(at_once, number)))
+    if stacked:
+        values = jax.vmap(values, in_axes=(0, 0, 0 if own else None))
+    found: PolicyValues = jax.jit(values)(cmdp.mdp, outcome, policies)
+    return found
+
+
+def _values(mdp: LayeredMDP, outcome: Outcome, policies: Array, *, at_once: int) -> PolicyValues:
+    def one(policy: Array) -> PolicyValues:
+        occupancy = occupancy_of(mdp, policy)
+        reward, constraints = outcome
+        return PolicyValues(
+            value_of(reward, occupancy), value_of(constraints, occupancy), occupancy
+        )
+
+    found: PolicyValues = jax.lax.map(one, policies, batch_size=at_once)
+    return found
+
+
+def _means(cmdp: CMDP) -> Outcome:
+    def mean(name: str, process: Any) -> Array:
+        if not isinstance(process, StochasticProcess):
+            raise ValueError(
+                f"the {name} are adversarial and have no mean; give the outcome to evaluate on, "
+                "for example oracle.hindsight(cmdp, num_episodes)."
+            )
+        return process.mean()
+
+    stacked = cmdp.layers.action_mask.ndim == 4
+    means = tuple(
+        (jax.vmap(partial(mean, name)) if stacked else partial(mean, name))(process)
+        for name, process in (("rewards", cmdp.rewards), ("constraints", cmdp.constraints))
+    )
+    return Outcome(*means)

@@ -1,0 +1,222 @@
+"""Any finite-horizon MDP as a loop-free one."""
+
+import math
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Bool, Float, Int
+
+from pdgd_jax._internal.memory import check_memory
+from pdgd_jax._internal.pytree import as_float, is_concrete, pytree, static
+from pdgd_jax.models._layers import Layers
+from pdgd_jax.models._mdp import LayeredMDP
+
+__all__ = ["UnrolledMDP", "unroll"]
+
+
+@pytree
+class UnrolledMDP(LayeredMDP):
+    """A `LayeredMDP` made by `unroll`, which remembers the flat state behind each of its states.
+
+    Attributes:
+      flat_states: `[L+1, S]`, the flat state of which each state is a copy; -1 for the root, the
+        last state and padding.
+      num_flat_states: the number of flat states.
+      has_root: whether layer 0 is a root that only draws the first state.
+    """
+
+    flat_states: Int[Array, "layers+1 states"]
+    num_flat_states: int = static()
+    has_root: bool = static()
+
+    @property
+    def horizon(self) -> int:
+        """The number of steps in the flat MDP."""
+        return self.layers.shape[0] - int(self.has_root)
+
+    def from_flat(
+        self, values: Float[ArrayLike, "*horizon flat actions"]
+    ) -> Float[Array, "layers states actions"]:
+        """Rewards, costs or a policy over flat states, over the layered ones.
+
+        Args:
+          values: `[N, A]`, the same at every step, or `[horizon, N, A]`.
+
+        Returns:
+          `[L, S, A]`, 0 outside the masks and at the root (there is nothing to choose there:
+          for a policy, the root's one action gets probability 1).
+        """
+        L, _, A = self.layers.shape
+        # On the host, unless traced: an instance is built from a dozen operations, and each would
+        # be compiled.
+        xp: Any = np if is_concrete(values, self.flat_states) else jnp
+        values = as_float(values) if xp is jnp else np.asarray(values)
+        if values.shape[-2:] != (self.num_flat_states, A) or values.ndim not in (2, 3):
+            raise ValueError(
+                f"values must be [N, A] = {(self.num_flat_states, A)} or "
+                f"[horizon, N, A] = {(self.horizon, self.num_flat_states, A)}; got {values.shape}."
+            )
+        by_step = xp.broadcast_to(values, (self.horizon, *values.shape[-2:]))
+        root = xp.zeros((L - self.horizon, *values.shape[-2:]), values.dtype)
+        by_layer = xp.concatenate([root, by_step])  # [L, N, A]
+        flat = xp.asarray(self.flat_states)[:-1]
+        layered = by_layer[xp.arange(L)[:, None], xp.maximum(flat, 0)]
+        valid = xp.asarray(self.layers.action_mask) & (flat >= 0)[..., None]
+        return as_float(xp.where(valid, layered, 0))
+
+    def policy_from_flat(
+        self, policy: Float[ArrayLike, "*horizon flat actions"]
+    ) -> Float[Array, "layers states actions"]:
+        """A flat policy as a layered one: `from_flat`, and the root plays its only action."""
+        layered = self.from_flat(policy)
+        return layered.at[0, 0, 0].set(1.0) if self.has_root else layered
+
+    def to_flat(
+        self, values: Float[Array, "layers states actions"]
+    ) -> Float[Array, "horizon flat actions"]:
+        """A layered policy or marginal occupancy, per step over flat states.
+
+        Args:
+          values: `[L, S, A]`; for an occupancy over $(x, a, x')$ pass its sum over $x'$.
+
+        Returns:
+          `[horizon, N, A]`, 0 where a flat state cannot be reached at that step. The sum of a
+          marginal occupancy over its first axis is the expected number of visits.
+        """
+        L, _, A = self.layers.shape
+        flat = self.flat_states[:-1]
+        target = jnp.where(flat < 0, self.num_flat_states, flat)  # one row more, to drop
+        spread = jnp.zeros((L, self.num_flat_states + 1, A), values.dtype)
+        spread = spread.at[jnp.arange(L)[:, None], target].add(values)
+        return spread[L - self.horizon :, :-1]
+
+
+def unroll(
+    transition: Float[ArrayLike, "*horizon flat actions flat"],
+    start: int | Float[ArrayLike, " flat"],
+    horizon: int,
+    *,
+    action_mask: Bool[ArrayLike, "flat actions"] | None = None,
+) -> UnrolledMDP:
+    """Turn a finite-horizon MDP over a flat set of states into a loop-free one.
+
+    Layer k holds a copy of each flat state that some policy reaches in exactly k steps; the last
+    step leads to the single last state. Absorbing states are states like any other.
+
+    Args:
+      transition: `[N, A, N]`, or `[horizon, N, A, N]` if it changes from step to step.
+      start: the first state, or a distribution `[N]` over it, which becomes a first step from a
+        single root with one action (so that the layered horizon is one more).
+      horizon: the number of decisions of an episode.
+      action_mask: `[N, A]`, the actions that each state has; all of them by default.
+
+    Returns:
+      The MDP, with `from_flat`, `policy_from_flat` and `to_flat` to map rewards, policies and
+      occupancies between the two.
+
+    Raises:
+      ValueError: naming the state and action whose row is not a distribution.
+
+    Example:
+      A walk on three states, which may stay or move on:
+
+      >>> import numpy as np
+      >>> P = np.stack([np.eye(3), np.roll(np.eye(3), 1, axis=1)], axis=1)
+      >>> mdp = unroll(P, start=0, horizon=4)
+      >>> mdp
+      UnrolledMDP(sizes=(1, 2, 3, 3, 1), num_actions=2)
+      >>> mdp.flat_states.tolist()
+      [[0, -1, -1], [0, 1, -1], [0, 1, 2], [0, 1, 2], [-1, -1, -1]]
+    """
+    P = np.asarray(transition, np.result_type(np.asarray(transition).dtype, np.float32))
+    if horizon != int(horizon) or horizon < 1:
+        raise ValueError(f"horizon must be a whole number, at least 1; got {horizon}.")
+    horizon = int(horizon)
+    what = f"an MDP of {P.shape[-1]:,} states over {horizon:,} steps"
+    check_memory(what, 4 * horizon * math.prod(P.shape[-3:]) * P.itemsize)
+    if P.ndim == 3:
+        P = np.broadcast_to(P, (horizon, *P.shape))
+    if P.ndim != 4 or P.shape[0] != horizon or P.shape[1] != P.shape[3]:
+        raise ValueError(
+            f"transition must be [N, A, N], or [horizon, N, A, N] with horizon {horizon}; "
+            f"got {np.shape(transition)}."
+        )
+    N, A = P.shape[1:3]
+    actions = np.ones((N, A), bool) if action_mask is None else np.asarray(action_mask, bool)
+    if actions.shape != (N, A):
+        raise ValueError(f"action_mask must be [N, A] = {(N, A)}; got {actions.shape}.")
+    _check_rows(P, actions)
+    P = np.where(actions[None, :, :, None], P, 0)
+    first = _start_distribution(start, N)
+    has_root = np.ndim(start) > 0
+
+    # The flat states of each layer, found by following every possible step.
+    copies: list[Any] = [np.flatnonzero(first)]
+    for step in range(horizon - 1):
+        copies.append(np.flatnonzero(P[step][copies[-1]].any((0, 1))))
+
+    if has_root:
+        copies.insert(0, np.array([-1]))
+    sizes = [len(states) for states in copies] + [1]
+    L, S = len(copies), max(sizes)
+    flat_states = np.full((L + 1, S), -1)
+    masks = np.zeros((L, S, A), bool)
+    layered: Any = np.zeros((L, S, A, S), P.dtype)
+    for layer, states in enumerate(copies):
+        flat_states[layer, : len(states)] = states
+        if has_root and layer == 0:
+            masks[0, 0, 0] = True
+            layered[0, 0, 0, : sizes[1]] = first[copies[1]]
+            continue
+        masks[layer, : len(states)] = actions[states]
+        if layer == L - 1:
+            layered[layer, : len(states), :, 0] = actions[states]
+        else:
+            rows = P[layer - int(has_root)][states][:, :, copies[layer + 1]]
+            layered[layer, : len(states), :, : sizes[layer + 1]] = rows
+    state_mask = np.arange(S) < np.array(sizes)[:, None]
+    layers = Layers(jnp.asarray(state_mask), jnp.asarray(masks))
+    return UnrolledMDP(
+        layers, layered, jnp.asarray(flat_states), num_flat_states=N, has_root=has_root
+    )
+
+
+def _start_distribution(start: Any, num_states: int) -> Any:
+    if np.ndim(start) == 0:
+        if int(start) != start or not 0 <= start < num_states:
+            raise ValueError(f"start must be a state 0..{num_states - 1}; got {start}.")
+        return np.arange(num_states) == int(start)
+    first = np.asarray(start, float)
+    if first.shape != (num_states,):
+        raise ValueError(
+            f"start must be a state or a distribution [N] = ({num_states},); got {first.shape}."
+        )
+    bad = ~(np.isfinite(first) & (first >= 0))
+    if bad.any():
+        state = int(np.argmax(bad))
+        raise ValueError(f"start gives state {state} the probability {first[state]}.")
+    if abs(first.sum() - 1) > 1e-6:
+        raise ValueError(f"start sums to {first.sum():.9g}; a distribution sums to 1.")
+    return first / first.sum()
+
+
+def _check_rows(P: Any, actions: Any) -> None:
+    if not actions.any(-1).all():
+        raise ValueError(f"state {int(np.argmin(actions.any(-1)))} has no action; it needs one.")
+    bad = ~(np.isfinite(P) & (P >= 0)) & actions[None, :, :, None]
+    if bad.any():
+        step, x, a, y = np.argwhere(bad)[0]
+        raise ValueError(
+            f"transition of step {step}, state {x}, action {a} to state {y} is "
+            f"{P[step, x, a, y]}; it must be a probability."
+        )
+    total = P.sum(-1)
+    slack = 1e-5 if P.dtype == np.float32 else 1e-9
+    wrong = (np.abs(total - 1) > slack) & actions
+    if wrong.any():
+        step, x, a = np.argwhere(wrong)[0]
+        raise ValueError(
+            f"transition of step {step}, state {x}, action {a} sums to {total[step, x, a]:.9g}; "
+            "it must sum to 1."
+        )

@@ -1,0 +1,261 @@
+"""Rewards and constraints chosen by an adversary."""
+
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from pdgd_jax._internal.pytree import as_float, is_concrete, on_host, pytree, static
+from pdgd_jax.processes._base import (
+    AdversarialProcess,
+    Extremes,
+    Process,
+    check_range,
+    check_values,
+)
+
+__all__ = ["Adaptive", "Corrupted", "Drift", "Phases", "Table"]
+
+
+@pytree
+class Table(AdversarialProcess):
+    """An explicit table: row t is what episode t shows.
+
+    Args:
+      values: `[T, L, S, A]` in [0, 1] for rewards, `[T, m, L, S, A]` in [-1, 1] for constraints.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> table = Table(jnp.zeros((100, 2, 1, 3)))
+      >>> table.num_episodes
+      100
+    """
+
+    values: Float[Array, "episodes ..."]
+    num_episodes: int | None = static(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        values, _ = check_values("values", self.values, leading=1)
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "num_episodes", values.shape[0])
+
+    def draw(self, key: Any, state: Any, episode: Any, policy: Any) -> tuple[Array, Any]:
+        """Row `episode`; NaN past the end."""
+        row = self.values.at[episode].get(mode="fill", fill_value=jnp.nan)
+        return row, state
+
+    def extremes(self, episodes: Any = None) -> Extremes:
+        """The rows of these episodes."""
+        rows = self.values if episodes is None else self.values[np.asarray(episodes)]
+        return Extremes(rows, exact=True)
+
+
+@pytree
+class Phases(AdversarialProcess):
+    r"""A few values that take turns.
+
+    With $p$ the `period`, episode $t$ is in turn $\lfloor t/p \rfloor$ (`"periodic"`: the turns go
+    round; `"once"`: the last one stays) or in turn $\lfloor \log_2(t/p + 1) \rfloor$ (`"doubling"`:
+    each turn lasts twice as long as the one before, and they go round).
+
+    Args:
+      values: `[n, L, S, A]` for rewards, `[n, m, L, S, A]` for constraints.
+      period: the number of episodes of the first turn.
+      schedule: "periodic", "doubling" or "once".
+    """
+
+    values: Float[Array, "phases ..."]
+    period: Int[Array, ""] | int = 1000
+    schedule: Literal["periodic", "doubling", "once"] = static(default="periodic")
+
+    def __post_init__(self) -> None:
+        values, _ = check_values("values", self.values, leading=1)
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "period", _positive_int("period", self.period))
+        if self.schedule not in ("periodic", "doubling", "once"):
+            raise ValueError(
+                f'schedule must be "periodic", "doubling" or "once"; got {self.schedule!r}.'
+            )
+
+    def draw(self, key: Any, state: Any, episode: Any, policy: Any) -> tuple[Array, Any]:
+        """The values of the current turn."""
+        return self.values[self._phase(jnp.asarray(episode, jnp.int32))], state
+
+    def _phase(self, episode: Array) -> Array:
+        count = self.values.shape[0]
+        turn = episode // self.period
+        if self.schedule == "once":
+            return jnp.minimum(turn, count - 1)
+        if self.schedule == "doubling":
+            turn = 31 - jax.lax.clz(turn + 1)  # the integer part of a binary logarithm
+        return turn % count
+
+    def extremes(self, episodes: Any = None) -> Extremes:
+        """The values of the turns that come in these episodes."""
+        if episodes is None:
+            return Extremes(self.values, exact=True)
+        phases = np.unique(on_host(self._phase(jnp.asarray(episodes, jnp.int32))))
+        return Extremes(self.values[phases], exact=True)
+
+
+@pytree
+class Drift(AdversarialProcess):
+    r"""Sinusoidal drift: $v_t = c + a \sin(2\pi t/p)$, entry by entry.
+
+    Args:
+      center: `[L, S, A]` for a reward, `[m, L, S, A]` for constraints; $c$.
+      amplitude: $a$, of the same shape or a number; $c \pm a$ must stay in range.
+      period: $p$, in episodes.
+    """
+
+    center: Float[Array, "..."]
+    amplitude: Float[Array, "..."]
+    period: Int[Array, ""] | int = 1000
+
+    def __post_init__(self) -> None:
+        center, bounds = check_values("center", self.center)
+        amplitude = jnp.broadcast_to(as_float(self.amplitude), center.shape).astype(center.dtype)
+        if is_concrete(center, amplitude):
+            what = "a drifting reward" if center.ndim == 3 else "a drifting constraint"
+            reach = np.abs(on_host(amplitude))
+            check_range("center + amplitude", on_host(center) + reach, bounds, what)
+            check_range("center - amplitude", on_host(center) - reach, bounds, what)
+        object.__setattr__(self, "center", center)
+        object.__setattr__(self, "amplitude", amplitude)
+        object.__setattr__(self, "period", _positive_int("period", self.period))
+
+    def draw(self, key: Any, state: Any, episode: Any, policy: Any) -> tuple[Array, Any]:
+        """The values of `episode`."""
+        return self.center + self._wave(jnp.asarray(episode, jnp.int32)) * self.amplitude, state
+
+    def _wave(self, episode: Array) -> Array:
+        # The remainder is taken between integers: a float32 cannot count to 10^8 episodes.
+        phase = (episode % self.period) / self.period
+        return jnp.sin(2 * jnp.pi * phase).astype(self.center.dtype)
+
+    def extremes(self, episodes: Any = None) -> Extremes:
+        """The two ends of the drift in these episodes."""
+        period = int(self.period)
+        times = np.arange(period) if episodes is None else np.unique(np.asarray(episodes) % period)
+        waves = on_host(self._wave(jnp.asarray(times, jnp.int32)))
+        ends = np.array([waves.min(), waves.max()], waves.dtype)
+        shape = (2, *[1] * self.center.ndim)
+        return Extremes(self.center[None] + ends.reshape(shape) * self.amplitude[None], exact=True)
+
+
+@pytree
+class Corrupted(AdversarialProcess):
+    """Another process, a share of whose episodes the adversary takes over.
+
+    In every `period` episodes the first `share * period` (rounded) are corrupted: a burst hurts a
+    learner more than the same number of corruptions scattered at random.
+
+    Args:
+      base: the process to corrupt.
+      corruption: what the adversary shows instead.
+      share: of the episodes, in [0, 1].
+      period: the number of episodes from one burst to the next.
+    """
+
+    base: Process
+    corruption: Process
+    share: Float[Array, ""] | float = 0.1
+    period: Int[Array, ""] | int = 1000
+
+    def __post_init__(self) -> None:
+        if is_concrete(self.share) and not 0 <= float(self.share) <= 1:
+            raise ValueError(f"share must lie in [0, 1]; got {self.share}.")
+        object.__setattr__(self, "share", as_float(self.share))
+        object.__setattr__(self, "period", _positive_int("period", self.period))
+
+    @property
+    def num_episodes(self) -> int | None:
+        """What the shorter of the two processes can produce."""
+        ends = [n for n in (self.base.num_episodes, self.corruption.num_episodes) if n is not None]
+        return min(ends, default=None)
+
+    def init(self, key: Any) -> Any:
+        """The states of both."""
+        base_key, corruption_key = jax.random.split(key)
+        return self.base.init(base_key), self.corruption.init(corruption_key)
+
+    def draw(self, key: Any, state: Any, episode: Any, policy: Any) -> tuple[Array, Any]:
+        """The base's values, or the corruption's."""
+        base_key, corruption_key = jax.random.split(key)
+        plain, base_state = self.base.draw(base_key, state[0], episode, policy)
+        corrupt, corruption_state = self.corruption.draw(corruption_key, state[1], episode, policy)
+        corrupted = self._corrupts(jnp.asarray(episode, jnp.int32))
+        return jnp.where(corrupted, corrupt, plain), (base_state, corruption_state)
+
+    def _corrupts(self, episode: Array) -> Array:
+        return episode % self.period < jnp.round(self.share * self.period)
+
+    def extremes(self, episodes: Any = None) -> Extremes:
+        """Those of each process in the episodes that it shows."""
+        if episodes is None and self.num_episodes is not None:
+            episodes = np.arange(self.num_episodes)
+        every = np.arange(int(self.period)) if episodes is None else np.asarray(episodes)
+        taken = on_host(self._corrupts(jnp.asarray(every, jnp.int32)))
+        shown = [
+            (process, None if episodes is None else every[when])
+            for process, when in ((self.base, ~taken), (self.corruption, taken))
+            if when.any()
+        ]
+        found = [process.extremes(when) for process, when in shown]
+        values = jnp.concatenate([extremes.values for extremes in found])
+        # Without episodes it is not known which values of a process the other one hides.
+        certain = episodes is not None or all(len(extremes.values) == 1 for extremes in found)
+        return Extremes(values, exact=certain and all(extremes.exact for extremes in found))
+
+
+@pytree
+class Adaptive(AdversarialProcess):
+    r"""An adversary that sees the policy and punishes its favourite actions.
+
+    A reward is $(v(x,a) - \kappa\,\pi_t(a \mid x))$ and a constraint
+    $(v_i(x,a) + \kappa\,\pi_t(a \mid x))$, both clipped to their range: what the learner likes best
+    pays least and costs most.
+
+    Args:
+      values: `[L, S, A]` for a reward, `[m, L, S, A]` for constraints; $v$.
+      strength: $\kappa \ge 0$.
+    """
+
+    values: Float[Array, "..."]
+    strength: Float[Array, ""] | float = 0.5
+    bounds: tuple[float, float] | None = static(default=None)
+
+    def __post_init__(self) -> None:
+        values, bounds = check_values("values", self.values, self.bounds)
+        if is_concrete(self.strength) and not 0 <= float(self.strength) < float("inf"):
+            raise ValueError(f"strength must not be negative; got {self.strength}.")
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "bounds", bounds)
+        object.__setattr__(self, "strength", as_float(self.strength).astype(values.dtype))
+
+    def draw(self, key: Any, state: Any, episode: Any, policy: Any) -> tuple[Array, Any]:
+        """The values after punishment."""
+        punishment = self.strength * policy.astype(self.values.dtype)  # [L, S, A]
+        return self._punish(punishment), state
+
+    def _punish(self, punishment: Array) -> Array:
+        assert self.bounds is not None
+        low, high = self.bounds
+        if self.values.ndim == 3:
+            return jnp.clip(self.values - punishment, low, high)
+        return jnp.clip(self.values + punishment[None], low, high)
+
+    def extremes(self, episodes: Any = None) -> Extremes:
+        """The full punishment everywhere: no policy is treated worse than that."""
+        del episodes
+        full = jnp.full(self.values.shape[-3:], self.strength, self.values.dtype)
+        worst = self._punish(full) if self.values.ndim == 4 else self.values
+        return Extremes(worst[None], exact=False)
+
+
+def _positive_int(name: str, value: Any) -> Int[Array, ""]:
+    if is_concrete(value) and not (np.ndim(value) == 0 and int(value) == value and value >= 1):
+        raise ValueError(f"{name} must be a whole number of episodes, at least 1; got {value}.")
+    return jnp.asarray(value, jnp.int32)

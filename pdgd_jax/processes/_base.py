@@ -1,0 +1,227 @@
+"""What a process is: where the rewards and the constraints of each episode come from."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from pdgd_jax._internal.pytree import as_float, is_concrete, on_host
+
+__all__ = [
+    "CONSTRAINT_BOUNDS",
+    "REWARD_BOUNDS",
+    "AdversarialProcess",
+    "Extremes",
+    "Foresight",
+    "Process",
+    "StochasticProcess",
+    "foresight",
+]
+
+REWARD_BOUNDS = (0.0, 1.0)
+CONSTRAINT_BOUNDS = (-1.0, 1.0)
+
+
+class Extremes(NamedTuple):
+    r"""What some episodes of a process may show at worst.
+
+    Attributes:
+      values: `[n, ...]`, such that no episode costs an occupancy $q \ge 0$ more than the worst of
+        them does: $\max_t v_t^\top q \le \max_j \mathrm{values}_j^\top q$.
+      exact: whether that is an equality for every $q$; else it is a bound, of what chance or a
+        policy may bring about.
+    """
+
+    values: Float[Array, "n ..."]
+    exact: bool
+
+
+class Process:
+    """Produces the reward `[L, S, A]` or the constraints `[m, L, S, A]` of each episode.
+
+    Derive from `StochasticProcess` or `AdversarialProcess`, decorate with `pytree` and write
+    `draw`; the fields are arrays, which `stack`, `vmap` and a sweep then see. Rewards lie in
+    [0, 1] and constraints in [-1, 1]: a value outside is refused by `CMDP` where it can be seen,
+    and becomes NaN inside compiled code.
+
+    Example:
+      A reward that is `first` in even episodes and `second` in odd ones:
+
+      >>> import jax.numpy as jnp
+      >>> from pdgd_jax import make, CMDP
+      >>> from pdgd_jax.processes import AdversarialProcess, pytree
+      >>> @pytree
+      ... class Alternating(AdversarialProcess):
+      ...     first: jnp.ndarray
+      ...     second: jnp.ndarray
+      ...
+      ...     def draw(self, key, state, episode, policy):
+      ...         return jnp.where(episode % 2 == 0, self.first, self.second), state
+      >>> cmdp = make("random")
+      >>> shape = cmdp.mdp.layers.shape
+      >>> CMDP(cmdp.mdp, Alternating(jnp.zeros(shape), jnp.ones(shape)), cmdp.constraints)
+      CMDP(sizes=(1, 4, 4, 4, 1), num_actions=3, num_constraints=1,
+           rewards=Alternating, constraints=Bernoulli)
+    """
+
+    @property
+    def num_episodes(self) -> int | None:
+        """How many episodes the process can produce; None if there is no end."""
+        return None
+
+    def init(self, key: Key[Array, ""]) -> Any:
+        """The state before the first episode; a pytree of arrays, by default empty."""
+        del key
+        return ()
+
+    def draw(
+        self,
+        key: Key[Array, ""],
+        state: Any,
+        episode: Int[Array, ""],
+        policy: Float[Array, "layers states actions"],
+    ) -> tuple[Float[Array, "..."], Any]:
+        """The values of `episode` (0, 1, ...) and the next state.
+
+        An adaptive adversary may look at the policy that the learner is about to play.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define draw.")
+
+    def extremes(self, episodes: Int[np.ndarray, " t"] | None = None) -> Extremes:
+        r"""The worst that episodes may show, known before they are played.
+
+        The margin $\rho$ of adversarial constraints is a minimum over all episodes, which these
+        decide. Optional: without it, $\rho$ is bounded by what a run has seen.
+
+        Args:
+          episodes: which ones (0, 1, ...), at least one; None for all that may ever come.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not say which values it may take.")
+
+    def pad(self, old: tuple[int, int, int], new: tuple[int, int, int]) -> "Process":
+        """The same process with every leaf `[..., L, S, A]` padded by zeros to a larger shape."""
+        grow = [(0, b - a) for a, b in zip(old, new, strict=True)]
+
+        def pad_leaf(leaf: Array) -> Array:
+            if leaf.shape[-3:] != old:
+                return leaf
+            return jnp.pad(leaf, [(0, 0)] * (leaf.ndim - 3) + grow)
+
+        return jax.tree.map(pad_leaf, self)
+
+
+class StochasticProcess(Process):
+    """Draws every episode independently from one distribution, whose mean is known."""
+
+    def mean(self) -> Float[Array, "..."]:
+        """The mean of every entry, exactly: of what is drawn, after any clipping."""
+        raise NotImplementedError(f"{type(self).__name__} must define mean.")
+
+    def highest(self) -> Float[Array, "..."]:
+        """The largest value that each entry may take; by default that of the range."""
+        mean = self.mean()
+        top = REWARD_BOUNDS[1] if mean.ndim == 3 else CONSTRAINT_BOUNDS[1]
+        return jnp.full_like(mean, top)
+
+    def extremes(self, episodes: Int[np.ndarray, " t"] | None = None) -> Extremes:
+        """The largest value of every entry at once: chance may show it, and hardly ever does."""
+        del episodes
+        return Extremes(self.highest()[None], exact=False)
+
+
+class AdversarialProcess(Process):
+    """Chooses every episode as it likes."""
+
+
+class Foresight(NamedTuple):
+    """What decides the values of a process, besides the number of the episode.
+
+    Attributes:
+      chance: whether its key does.
+      policy: whether the policies do that are played.
+    """
+
+    chance: bool
+    policy: bool
+
+    @property
+    def known(self) -> bool:
+        """Whether every episode is known before the first one is played."""
+        return not (self.chance or self.policy)
+
+
+def foresight(process: Process, shape: tuple[int, int, int], dtype: Any = float) -> Foresight:
+    """Find out what the values of a process depend on, from its program.
+
+    Args:
+      process: any process, one's own too.
+      shape: `(L, S, A)` of the policies that it sees.
+      dtype: of those policies.
+    """
+
+    def first(init_key: Array, key: Array, policy: Array) -> Any:
+        return process.draw(key, process.init(init_key), jnp.zeros((), jnp.int32), policy)
+
+    key = jax.random.key(0)
+    program = jax.make_jaxpr(first)(key, key, jax.ShapeDtypeStruct(shape, dtype)).jaxpr
+    # Backwards from what comes out: whatever goes into something needed is needed.
+    needed = {id(variable) for variable in program.outvars}
+    for equation in reversed(program.eqns):
+        if any(id(variable) in needed for variable in equation.outvars):
+            needed |= {id(variable) for variable in equation.invars}
+    init_key, draw_key, policy = (id(variable) in needed for variable in program.invars)
+    return Foresight(chance=init_key or draw_key, policy=policy)
+
+
+def check_values(
+    name: str,
+    values: Any,
+    bounds: tuple[float, float] | None = None,
+    *,
+    leading: int = 0,
+) -> tuple[Float[Array, "..."], tuple[float, float]]:
+    """`values` as a float array, with the bounds that its rank implies, or a `ValueError`.
+
+    Args:
+      name: what to call the values in an error.
+      values: `[L, S, A]` for a reward, `[m, L, S, A]` for constraints, behind `leading` axes.
+      bounds: bounds narrower than those of a reward or a constraint.
+      leading: how many axes (time, phases) stand before that shape.
+    """
+    rank = np.ndim(values) - leading
+    before = "" if leading == 0 else "n, " * leading
+    if rank not in (3, 4):
+        raise ValueError(
+            f"{name} must have the shape [{before}L, S, A] of a reward or [{before}m, L, S, A] of "
+            f"constraints; got {np.shape(values)}."
+        )
+    if 0 in np.shape(values):
+        raise ValueError(
+            f"{name} is empty, of shape {np.shape(values)}; at least one constraint, episode, "
+            "layer, state and action is needed (a constraint that always holds is -1 everywhere)."
+        )
+    legal = REWARD_BOUNDS if rank == 3 else CONSTRAINT_BOUNDS
+    low, high = legal if bounds is None else bounds
+    if not legal[0] <= low < high <= legal[1]:
+        raise ValueError(f"bounds must be increasing and within {legal}; got {(low, high)}.")
+    if is_concrete(values):
+        check_range(name, on_host(values), (low, high), "a reward" if rank == 3 else "a constraint")
+    return as_float(values), (float(low), float(high))
+
+
+def check_range(name: str, values: Any, bounds: tuple[float, float], what: str) -> None:
+    """Raise a `ValueError` that says where `values` `[..., L, S, A]` leave `bounds`."""
+    low, high = bounds
+    # A value that was rounded to float32 may stick out by its last bit.
+    slack = 1e-6 * (high - low)
+    with np.errstate(invalid="ignore"):
+        wrong = ~((values >= low - slack) & (values <= high + slack))
+    if wrong.any():
+        where = tuple(int(i) for i in np.argwhere(wrong)[0])
+        *before, k, x, a = where
+        at = f"layer {k}, state {x}, action {a}" + (f" (index {before})" if before else "")
+        raise ValueError(
+            f"{name} of {at} is {values[where]:.6g}; {what} lies in [{low:g}, {high:g}]."
+        )

@@ -1,0 +1,235 @@
+"""Rewards and constraints drawn independently, episode by episode, from one distribution."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.stats import norm
+from jaxtyping import Array, Float
+
+from pdgd_jax._internal.pytree import as_float, is_concrete, pytree, static
+from pdgd_jax.processes._base import Extremes, StochasticProcess, check_values
+from pdgd_jax.processes._random import betas_for, normal_quantile, uniforms_for
+
+__all__ = ["Bernoulli", "Beta", "ClippedGaussian", "Constant", "UniformNoise"]
+
+# All constructors take the mean (or location) with the shape of a reward, [L, S, A], or of
+# constraints, [m, L, S, A]. The rank decides the range, [0, 1] or [-1, 1].
+
+
+@pytree
+class Constant(StochasticProcess):
+    """The same values in every episode.
+
+    Args:
+      values: `[L, S, A]` in [0, 1] for a reward, `[m, L, S, A]` in [-1, 1] for constraints.
+    """
+
+    values: Float[Array, "..."]
+
+    def __post_init__(self) -> None:
+        values, _ = check_values("values", self.values)
+        object.__setattr__(self, "values", values)
+
+    def draw(self, key: Any, state: Any, episode: Any, policy: Any) -> tuple[Array, Any]:
+        """The values."""
+        return self.values, state
+
+    def mean(self) -> Float[Array, "..."]:
+        """The values."""
+        return self.values
+
+    def extremes(self, episodes: Any = None) -> Extremes:
+        """The values."""
+        del episodes
+        return Extremes(self.values[None], exact=True)
+
+
+@pytree
+class Bernoulli(StochasticProcess):
+    r"""Each entry is one of the two bounds, with the given mean.
+
+    $\Pr\{v = b\} = (\mu - a)/(b - a)$, else $v = a$, where $(a, b)$ are the bounds.
+
+    Args:
+      means: `[L, S, A]` for a reward, `[m, L, S, A]` for constraints; $\mu$.
+      bounds: $(a, b)$; (0, 1) for a reward and (-1, 1) for constraints unless narrower.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> reward = Bernoulli(jnp.full((2, 1, 3), 0.5))
+      >>> values, _ = reward.draw(jax.random.key(0), (), 0, None)
+      >>> bool(((values == 0) | (values == 1)).all())
+      True
+    """
+
+    means: Float[Array, "..."]
+    bounds: tuple[float, float] | None = static(default=None)
+
+    def __post_init__(self) -> None:
+        _settle(self, "means")
+
+    def draw(self, key: Any, state: Any, episode: Any, policy: Any) -> tuple[Array, Any]:
+        """Independent coins."""
+        low, high = _bounds(self)
+        uniforms = uniforms_for(key, self.means.shape, self.means.dtype)
+        # u < p with u in [0, 1): never for p = 0, always for p = 1.
+        values = jnp.where(uniforms < (self.means - low) / (high - low), high, low)
+        return values.astype(self.means.dtype), state
+
+    def mean(self) -> Float[Array, "..."]:
+        """The means."""
+        return self.means
+
+    def highest(self) -> Float[Array, "..."]:
+        """The upper bound, but where it never comes."""
+        low, high = _bounds(self)
+        return jnp.where(self.means > low, high, low).astype(self.means.dtype)
+
+
+@pytree
+class Beta(StochasticProcess):
+    r"""Each entry is $a + (b-a)\,\mathrm{Beta}(c p, c(1-p))$ with $p = (\mu-a)/(b-a)$.
+
+    Args:
+      means: `[L, S, A]` for a reward, `[m, L, S, A]` for constraints; $\mu$.
+      concentration: $c > 0$; larger is closer to the mean.
+      bounds: $(a, b)$; (0, 1) for a reward and (-1, 1) for constraints unless narrower.
+    """
+
+    means: Float[Array, "..."]
+    concentration: Float[Array, ""] | float = 4.0
+    bounds: tuple[float, float] | None = static(default=None)
+
+    def __post_init__(self) -> None:
+        _settle(self, "means")
+        _settle_positive(self, "concentration")
+
+    def draw(self, key: Any, state: Any, episode: Any, policy: Any) -> tuple[Array, Any]:
+        """Independent Beta variables."""
+        low, high = _bounds(self)
+        share = (self.means - low) / (high - low)
+        # A Beta variable with a zero parameter is constant, and the sampler needs both above zero.
+        degenerate = (share <= 0) | (share >= 1)
+        inner = jnp.where(degenerate, 0.5, share)
+        alpha, beta = inner * self.concentration, (1 - inner) * self.concentration
+        drawn = betas_for(key, alpha, beta)
+        return low + (high - low) * jnp.where(degenerate, share, drawn), state
+
+    def mean(self) -> Float[Array, "..."]:
+        """The means."""
+        return self.means
+
+    def highest(self) -> Float[Array, "..."]:
+        """The upper bound, but where it never comes."""
+        low, high = _bounds(self)
+        return jnp.where(self.means > low, high, low).astype(self.means.dtype)
+
+
+@pytree
+class ClippedGaussian(StochasticProcess):
+    r"""Each entry is a Gaussian, clipped to the bounds.
+
+    Clipping moves the mean: `mean` is that of what is drawn,
+    $a\Phi(\alpha) + b(1-\Phi(\beta)) + \mu(\Phi(\beta)-\Phi(\alpha)) +
+    \sigma(\phi(\alpha)-\phi(\beta))$
+    with $\alpha = (a-\mu)/\sigma$ and $\beta = (b-\mu)/\sigma$, not $\mu$.
+
+    Args:
+      location: `[L, S, A]` for a reward, `[m, L, S, A]` for constraints; $\mu$, within the bounds.
+      scale: $\sigma > 0$.
+      bounds: $(a, b)$; (0, 1) for a reward and (-1, 1) for constraints unless narrower.
+    """
+
+    location: Float[Array, "..."]
+    scale: Float[Array, ""] | float = 0.1
+    bounds: tuple[float, float] | None = static(default=None)
+
+    def __post_init__(self) -> None:
+        _settle(self, "location")
+        _settle_positive(self, "scale")
+
+    def draw(self, key: Any, state: Any, episode: Any, policy: Any) -> tuple[Array, Any]:
+        """Independent clipped Gaussians."""
+        low, high = _bounds(self)
+        uniforms = uniforms_for(key, self.location.shape, self.location.dtype)
+        values = self.location + self.scale * normal_quantile(uniforms)
+        return jnp.clip(values, low, high), state
+
+    def mean(self) -> Float[Array, "..."]:
+        """The mean of the clipped variable."""
+        low, high = _bounds(self)
+        below = (low - self.location) / self.scale
+        above = (high - self.location) / self.scale
+        inside = norm.cdf(above) - norm.cdf(below)
+        return (
+            low * norm.cdf(below)
+            + high * norm.sf(above)
+            + self.location * inside
+            + self.scale * (norm.pdf(below) - norm.pdf(above))
+        )
+
+    def highest(self) -> Float[Array, "..."]:
+        """The upper bound."""
+        return jnp.full_like(self.location, _bounds(self)[1])
+
+
+@pytree
+class UniformNoise(StochasticProcess):
+    r"""Each entry is uniform on $[\mu - w, \mu + w]$.
+
+    Where that would leave the bounds $w$ is shrunk until it does not, so that $\mu$ stays the mean.
+
+    Args:
+      means: `[L, S, A]` for a reward, `[m, L, S, A]` for constraints; $\mu$.
+      half_width: $w > 0$.
+      bounds: (0, 1) for a reward and (-1, 1) for constraints unless narrower.
+    """
+
+    means: Float[Array, "..."]
+    half_width: Float[Array, ""] | float = 0.2
+    bounds: tuple[float, float] | None = static(default=None)
+
+    def __post_init__(self) -> None:
+        _settle(self, "means")
+        _settle_positive(self, "half_width")
+
+    def draw(self, key: Any, state: Any, episode: Any, policy: Any) -> tuple[Array, Any]:
+        """Independent uniform variables."""
+        low, high = _bounds(self)
+        uniforms = uniforms_for(key, self.means.shape, self.means.dtype)
+        return jnp.clip(self.means + self._reach() * (2 * uniforms - 1), low, high), state
+
+    def _reach(self) -> Array:
+        low, high = _bounds(self)
+        return jnp.clip(jnp.minimum(self.means - low, high - self.means), 0, self.half_width)
+
+    def mean(self) -> Float[Array, "..."]:
+        """The means."""
+        return self.means
+
+    def highest(self) -> Float[Array, "..."]:
+        r"""$\mu + w$."""
+        return jnp.minimum(self.means + self._reach(), _bounds(self)[1])
+
+
+def _settle(process: Any, name: str) -> None:
+    values, bounds = check_values(name, getattr(process, name), process.bounds)
+    object.__setattr__(process, name, values)
+    object.__setattr__(process, "bounds", bounds)
+
+
+def _settle_positive(process: Any, name: str) -> None:
+    value = getattr(process, name)
+    if is_concrete(value) and not (jnp.ndim(value) == 0 and 0 < float(value) < float("inf")):
+        raise ValueError(f"{name} must be a positive number; got {value}.")
+    object.__setattr__(process, name, as_float(value).astype(_float_of(process)))
+
+
+def _float_of(process: Any) -> Any:
+    return jax.tree.leaves(process)[0].dtype
+
+
+def _bounds(process: Any) -> tuple[float, float]:
+    low, high = process.bounds
+    return low, high

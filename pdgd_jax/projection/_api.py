@@ -1,0 +1,311 @@
+r"""The projection of a point on the occupancies of a confidence set, whatever the solver.
+
+$$\Pi(v) = \arg\min_q \tfrac12 \|q - v\|_2^2 \quad \text{over} \quad
+q \in \Delta(\mathcal P): \; F q = b, \;\; q(x,a,\cdot) \in K(x,a),$$
+
+where $F q = b$ says that flow is conserved in every state and the unit mass leaves $x_0$, and
+$K(x,a) = \{q \ge 0 : \sum_{x'} |q(x') - \bar P(x' \mid x,a) s| \le \epsilon(x,a) s, \;
+s = \sum_{x'} q(x')\}$. With potentials $y$, one for each state, and
+$(F^\top y)(x,a,x') = y(x) - y(x')$, the optimality conditions are $q = \Pi_K(v + F^\top y)$ and
+$F q = b$.
+"""
+
+import importlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from pdgd_jax._internal.memory import spare_bytes
+from pdgd_jax._internal.pytree import is_concrete, on_host
+from pdgd_jax.models import Layers
+from pdgd_jax.projection._confidence import ConfidenceSet
+
+__all__ = [
+    "SOLVERS",
+    "ProjectionInfo",
+    "ProjectionResult",
+    "Solver",
+    "cold_start",
+    "project",
+    "project_batch",
+]
+
+
+class ProjectionInfo(NamedTuple):
+    r"""How well a projection was solved.
+
+    Attributes:
+      residual: the largest violation of any part of the optimality conditions,
+        $\max(\|Fq - b\|_\infty, \|q - \Pi_K(v + F^\top y)\|_\infty)$, by the point that is
+        returned, or the rounding of $v + F^\top y$ if that is more: for targets of some $10^6$ it
+        is above the tolerance, in single precision of some hundred.
+      iterations: of the solver.
+      converged: whether the residual is within the tolerance. If not, the occupancy is feasible
+        but not the projection, or NaN if the input made no sense.
+      residual_before_polish: the residual of what the solver itself found, before the exact last
+        steps; None for solvers that have none.
+    """
+
+    residual: Float[Array, ""]
+    iterations: Int[Array, ""]
+    converged: Bool[Array, ""]
+    residual_before_polish: Float[Array, ""] | None = None
+
+
+class ProjectionResult(NamedTuple):
+    """The projection.
+
+    Attributes:
+      occupancy: `[L, S, A, S]`, exactly 0 outside the masks.
+      warm_start: for the next projection on a similar problem, by the same solver.
+      info: how well it was solved.
+    """
+
+    occupancy: Float[Array, "layers states actions states"]
+    warm_start: Any
+    info: ProjectionInfo
+
+
+class Solver(NamedTuple):
+    """A projection method, as two pure functions and its usual precision.
+
+    Attributes:
+      init: `(layers, dtype) -> warm_start`, the cold start.
+      solve: `(layers, target, confidence, warm_start, tolerance) -> ProjectionResult`.
+      tolerance: `(float32, float64)`, what it aims at by default.
+    """
+
+    init: Callable[[Layers, Any], Any]
+    solve: Callable[[Layers, Array, ConfidenceSet, Any, Any], ProjectionResult]
+    tolerance: tuple[float, float]
+
+
+# The module and the name in it, imported when asked for: all but the first need jaxopt.
+SOLVERS: dict[str, str | Solver] = {
+    "newton": "pdgd_jax.projection.newton:solver",
+    "osqp": "pdgd_jax.projection.jaxopt:osqp",
+    "osqp-bare": "pdgd_jax.projection.jaxopt:osqp_bare",
+    "projected_gradient": "pdgd_jax.projection.jaxopt:projected_gradient",
+    "projected_gradient-bare": "pdgd_jax.projection.jaxopt:projected_gradient_bare",
+}
+
+
+def solver_of(solver: str | Solver) -> Solver:
+    """The solver of a name, or the solver itself."""
+    if isinstance(solver, Solver):
+        return solver
+    if solver not in SOLVERS:
+        raise ValueError(f"unknown solver {solver!r}; the solvers are {', '.join(SOLVERS)}.")
+    home = SOLVERS[solver]
+    if isinstance(home, Solver):
+        return home
+    module, attribute = home.split(":")
+    found: Solver = getattr(importlib.import_module(module), attribute)
+    return found
+
+
+def register_solver(name: str, solver: Solver) -> None:
+    """Make a solver available by name: to `project`, learners, the command line, configurations."""
+    if SOLVERS.get(name, solver) is not solver:
+        raise ValueError(f"a solver named {name!r} is registered already.")
+    SOLVERS[name] = solver
+
+
+def cold_start(layers: Layers, solver: str | Solver = "newton", dtype: Any = float) -> Any:
+    """The warm start of a first projection, for the carry of a `lax.scan`."""
+    return solver_of(solver).init(layers, jnp.dtype(jnp.result_type(dtype)))
+
+
+def project(
+    layers: Layers,
+    target: Float[Array, "layers states actions states"],
+    confidence: ConfidenceSet,
+    *,
+    solver: str | Solver = "newton",
+    warm_start: Any = None,
+    tolerance: float | None = None,
+) -> ProjectionResult:
+    r"""Project on the occupancies of a confidence set, $\Pi_{\Delta(\mathcal P)}(v)$.
+
+    Pure: works under `jit`, `vmap` and `scan`, in float32 and float64. It has no derivative and
+    says so when asked for one.
+
+    Args:
+      layers: the states and actions.
+      target: `[L, S, A, S]`, $v$; ignored outside the masks.
+      confidence: $\mathcal P$.
+      solver: "newton" (exact, the default), "osqp" or "projected_gradient" (jaxopt's, polished;
+        with "-bare" jaxopt's alone), or a `Solver`.
+      warm_start: that of an earlier result on layers of the same shape; it changes the time, and
+        the answer by no more than the tolerance leaves open. NaN in it does no harm.
+      tolerance: on every part of the optimality conditions. For "newton" 1e-9 in float64 and 1e-6
+        in float32.
+
+    Returns:
+      The projection with its info. `info.converged` is false only if every method failed; the
+      occupancy is then feasible all the same. Input that makes no sense gives NaN.
+
+    Raises:
+      ValueError: outside `jit`, if the target is not finite or the center is not a distribution,
+        naming the place; always, if shapes disagree, the solver is unknown, or the warm start is
+        not one of this solver and these layers.
+
+    Example:
+      >>> import jax
+      >>> import jax.numpy as jnp
+      >>> from pdgd_jax import ConfidenceSet, make, occupancy_of, project
+      >>> mdp = make("random").mdp
+      >>> q = occupancy_of(mdp, mdp.layers.uniform_policy())
+      >>> unsure = ConfidenceSet(mdp.transition, jnp.full(mdp.layers.shape, 0.1))
+      >>> result = project(mdp.layers, q - 0.05 * (q > 0), unsure)
+      >>> bool(result.info.converged), result.occupancy.sum(axis=(1, 2, 3)).round(4).tolist()
+      (True, [1.0, 1.0, 1.0, 1.0])
+    """
+    method = solver_of(solver)
+    target = jnp.asarray(target)
+    _check(layers, target, confidence)
+    dtype = target.dtype
+    if warm_start is None:
+        warm_start = method.init(layers, dtype)
+    else:
+        _check_start(method, layers, dtype, warm_start)
+    if tolerance is None:
+        tolerance = method.tolerance[int(dtype == jnp.float64)]
+    elif is_concrete(tolerance) and not 0 < tolerance < np.inf:
+        raise ValueError(f"the tolerance must be positive and finite; it is {tolerance}.")
+
+    @jax.custom_jvp
+    def solve(
+        layers: Layers, target: Array, confidence: ConfidenceSet, warm_start: Any
+    ) -> ProjectionResult:
+        return method.solve(layers, target, confidence, warm_start, tolerance)
+
+    solve.defjvp(_no_derivative)
+
+    def in_dtype(x: Array) -> Array:
+        return x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x
+
+    confidence, warm_start = jax.tree.map(in_dtype, (confidence, warm_start))
+    return solve(layers, target, confidence, warm_start)
+
+
+def project_batch(
+    layers: Layers,
+    target: Float[Array, "batch layers states actions states"],
+    confidence: ConfidenceSet,
+    *,
+    solver: str | Solver = "newton",
+    warm_start: Any = None,
+    tolerance: float | None = None,
+    max_bytes: int | None = None,
+) -> ProjectionResult:
+    """`project` for many lanes, so many at a time as fit in memory.
+
+    Args:
+      layers: shared, or with a leading axis, the lane.
+      target: `[B, L, S, A, S]`.
+      confidence: shared, or with a leading axis.
+      solver: as in `project`.
+      warm_start: with a leading axis.
+      tolerance: as in `project`.
+      max_bytes: for the working memory; by default a quarter of the device's memory if it tells,
+        else 1 GiB.
+
+    Returns:
+      The results, with a leading axis.
+    """
+    method = solver_of(solver)
+    num_lanes = target.shape[0]
+    axes = (
+        0 if layers.action_mask.ndim == 4 else None,
+        0,
+        0 if confidence.radius.ndim == 4 else None,
+        None if warm_start is None else 0,
+    )
+    arguments = (layers, target, confidence, warm_start)
+
+    def one(mapped: Any) -> ProjectionResult:
+        lane = [
+            x if axis is None else y for x, y, axis in zip(arguments, mapped, axes, strict=True)
+        ]
+        return project(
+            lane[0], lane[1], lane[2], solver=method, warm_start=lane[3], tolerance=tolerance
+        )
+
+    working = _ARRAYS_PER_LANE * target[0].size * target.dtype.itemsize
+    size = max(1, (max_bytes or spare_bytes()) // working)
+    mapped = tuple(None if axis is None else x for x, axis in zip(arguments, axes, strict=True))
+    if size >= num_lanes:
+        result: ProjectionResult = jax.vmap(one)(mapped)
+        return result
+    return jax.lax.map(one, mapped, batch_size=int(size))
+
+
+# Beyond any meaning, and below the mark of what is absent (see `cone.py`).
+LARGEST_TARGET = 1e20
+
+# Arrays of the size of an occupancy that a solver holds at the same time, counted generously.
+_ARRAYS_PER_LANE = 32
+
+
+def _no_derivative(primals: Any, tangents: Any) -> Any:
+    raise NotImplementedError(
+        "project has no derivative: it is not differentiable where the active pieces change. "
+        "Wrap its arguments in jax.lax.stop_gradient if it is a constant to you."
+    )
+
+
+def _check_start(method: Solver, layers: Layers, dtype: Any, warm_start: Any) -> None:
+    def shapes(tree: Any) -> Any:
+        return jax.tree.map(jnp.shape, tree)
+
+    if shapes(warm_start) != shapes(jax.eval_shape(lambda: method.init(layers, dtype))):
+        raise ValueError(
+            "the warm start does not fit; it must be that of an earlier projection by the same "
+            "solver on layers of the same shape, or a cold_start."
+        )
+
+
+def _check(layers: Layers, target: Array, confidence: ConfidenceSet) -> None:
+    L, S, A = layers.shape
+    for name, array, shape in (
+        ("target", target, (L, S, A, S)),
+        ("center of the confidence set", confidence.center, (L, S, A, S)),
+        ("radius of the confidence set", confidence.radius, (L, S, A)),
+    ):
+        if array.shape != shape:
+            raise ValueError(f"the {name} must have the shape {shape}; got {array.shape}.")
+    if not jnp.issubdtype(target.dtype, jnp.floating):
+        raise ValueError(f"the target must be floating point; it is {target.dtype}.")
+    if not is_concrete(*jax.tree.leaves((layers, target, confidence))):
+        return
+    center, pairs = on_host(confidence.center), on_host(layers.action_mask)
+    present = pairs[..., None] & on_host(layers.state_mask)[1:, None, None, :]
+    wrong = ~(np.abs(on_host(target)) < LARGEST_TARGET) & present
+    if wrong.any():
+        k, x, a, y = np.argwhere(wrong)[0]
+        raise ValueError(
+            f"the target of layer {k}, state {x}, action {a} to state {y} is "
+            f"{target[k, x, a, y]}; it must be a number of size below {LARGEST_TARGET:g}."
+        )
+    total = np.where(present, center, 0).sum(-1)
+    # Looser than for an MDP: an estimate is a quotient of counts, perhaps in float32.
+    wrong = (np.abs(total - 1) > 1e-3) & pairs
+    if wrong.any():
+        k, x, a = np.argwhere(wrong)[0]
+        raise ValueError(
+            f"the center of layer {k}, state {x}, action {a} sums to {total[k, x, a]:.6g} over the "
+            "next layer; it must be a distribution (for a pair never visited, any one will do)."
+        )
+    radius = on_host(confidence.radius)
+    wrong = ~(radius >= 0) & pairs
+    if wrong.any():
+        k, x, a = np.argwhere(wrong)[0]
+        raise ValueError(
+            f"the radius of layer {k}, state {x}, action {a} is {radius[k, x, a]}; "
+            "it must be at least 0."
+        )

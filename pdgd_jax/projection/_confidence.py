@@ -1,0 +1,71 @@
+"""Confidence sets over transition functions."""
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from pdgd_jax._internal.pytree import as_float, is_concrete, on_host, pytree
+
+__all__ = ["ConfidenceSet", "contains"]
+
+
+@pytree
+class ConfidenceSet:
+    r"""The transition functions within an L1 distance of an estimate, pair by pair.
+
+    $\mathcal P = \{\hat P : \|\hat P(\cdot \mid x,a) - \bar P(\cdot \mid x,a)\|_1 \le
+    \epsilon(x,a) \;\; \forall (x,a)\}$. A radius of 0 is a known transition, one of 2 or more
+    allows every transition.
+
+    Args:
+      center: `[L, S, A, S]`, $\bar P$; for every valid pair a distribution over the next layer.
+      radius: `[L, S, A]`, $\epsilon \ge 0$.
+
+    Raises:
+      ValueError: if the shapes disagree, or a number cannot be a probability or a radius.
+
+    Example:
+      >>> from pdgd_jax import make
+      >>> mdp = make("random").mdp
+      >>> known = ConfidenceSet(mdp.transition, 0 * mdp.layers.uniform_policy())
+      >>> known.center.shape, known.radius.shape
+      ((4, 4, 3, 4), (4, 4, 3))
+    """
+
+    center: Float[Array, "*batch layers states actions states"]
+    radius: Float[Array, "*batch layers states actions"]
+
+    def __post_init__(self) -> None:
+        center, radius = np.shape(self.center), np.shape(self.radius)
+        if len(center) != 4 or center[:3] != radius or center[3] != center[1]:
+            raise ValueError(
+                "a confidence set has a center [L, S, A, S] and a radius [L, S, A]; got the shapes "
+                f"{center} and {radius}."
+            )
+        if is_concrete(self.center, self.radius):
+            _refuse_negative("center", on_host(self.center))
+            _refuse_negative("radius", on_host(self.radius))
+        object.__setattr__(self, "center", as_float(self.center))
+        object.__setattr__(self, "radius", as_float(self.radius))
+
+
+def _refuse_negative(name: str, values: np.ndarray) -> None:
+    with np.errstate(invalid="ignore"):
+        wrong = ~(values >= 0) | (np.isinf(values) if name == "center" else False)
+    if wrong.any():
+        where = tuple(int(i) for i in np.argwhere(wrong)[0])
+        k, x, a = where[:3]
+        what = "a probability" if name == "center" else "at least 0"
+        raise ValueError(
+            f"the {name} of layer {k}, state {x}, action {a} is {values[where]:.6g}; "
+            f"it must be {what}."
+        )
+
+
+def contains(
+    confidence: ConfidenceSet, transition: Float[Array, "layers states actions states"]
+) -> Bool[Array, ""]:
+    r"""The event $P \in \mathcal P_i$, up to rounding."""
+    distance = jnp.abs(transition - confidence.center).sum(-1)
+    rounding = 8 * jnp.finfo(distance.dtype).eps
+    return (distance <= confidence.radius + rounding).all()

@@ -1,0 +1,127 @@
+"""The cones of a batch of projections on one axis: how `newton.py` lays out its arrays.
+
+The first layer has one state, whatever the masks, and the last leads to one, so that its cones are
+half-lines and nothing has to be found there. The $C = A + A S (L-2)$ cones of the other layers lie
+side by side on one axis, each for all lanes: first those of the first layer, then the inner layers
+in blocks, each by action, state and layer. So the compiler sees one long inner loop even for a
+single lane, and sums over the actions, or over all pairs of a layer, run over contiguous layers.
+"""
+
+import math
+from itertools import pairwise
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from pdgd_jax.projection._problem import Problem, entries_sum
+from pdgd_jax.projection._xla import fence
+
+__all__ = ["Cones", "around", "assemble", "over_pairs", "per_state", "split"]
+
+# Inner layers in one block, where sums over pairs are fastest; and no more blocks than these, since
+# each has its own part of the program.
+LAYERS_AT_ONCE = 8
+MOST_BLOCKS = 4
+
+
+class Cones(NamedTuple):
+    """A batch of problems without what only pads."""
+
+    target: Array  # [S', C B], ABSENT where there is no variable
+    center: Array  # [S', C B]
+    half_radius: Array  # [C B]
+    last: Array  # [S, A, B], the target of the last layer
+    free: Array  # [L, S, B], 0 where the potential is fixed, else 1
+
+    @classmethod
+    def of(cls, problem: Problem) -> "Cones":
+        """The cones of a batch of problems."""
+        return cls(
+            target=_join(problem.target),
+            center=_join(problem.center),
+            half_radius=_join(problem.half_radius),
+            last=problem.target[:, -1].max(0),  # of these next states only one is present
+            free=problem.conserved,
+        )
+
+
+def _blocks(num_layers: int) -> list[slice]:
+    """The first layer, and the inner ones in a few blocks of about the same size."""
+    inner = num_layers - 2
+    count = min(-(-inner // LAYERS_AT_ONCE), MOST_BLOCKS)
+    cuts = [1 + i * inner // count for i in range(count + 1)]
+    return [slice(*cut) for cut in pairwise([0, *cuts])]
+
+
+def _states(layers: slice, num_states: int) -> int:
+    """How many states the layers of a block have."""
+    return 1 if layers.start == 0 else num_states
+
+
+def _join(array: Array) -> Array:
+    """The cones of an array over all pairs, `[..., L, S, A, B] -> [..., C B]`."""
+    num_layers, num_states = array.shape[-4:-2]
+    blocks = (
+        array[..., layers, : _states(layers, num_states), :, :].swapaxes(-4, -2)
+        for layers in _blocks(num_layers)
+    )
+    return jnp.concatenate([x.reshape(*array.shape[:-4], -1) for x in blocks], -1)
+
+
+def split(array: Array, last: Array) -> list[Array]:
+    """The blocks, `[..., C B] -> [..., A, X, layers, B]`, where X is 1 in the first, then S.
+
+    `last` is the last layer of anything, `[S, A, B]`, for its shape.
+    """
+    num_states, num_actions, num_lanes = last.shape
+    num_layers = (array.shape[-1] // last[0].size - 1) // num_states + 2
+    blocks, start = [], 0
+    for layers in _blocks(num_layers):
+        shape = num_actions, _states(layers, num_states), layers.stop - layers.start, num_lanes
+        stop = start + math.prod(shape)
+        blocks.append(array[..., start:stop].reshape(*array.shape[:-1], *shape))
+        start = stop
+    return blocks
+
+
+def assemble(problem: Problem, value: Array, last: Array) -> Array:
+    """The occupancy `[S', L, S, A, B]` of the cones' projections `[S', C B]` and the last layer."""
+    first, *inner = split(jnp.maximum(value, 0), last)  # rounding may leave -1e-17
+    first = jnp.zeros_like(problem.target[:, :1]).at[:, 0, 0].set(first[:, :, 0, 0])
+    last = jnp.where(problem.present[:, -1:], last[None, None], 0)
+    return jnp.concatenate([first, *(x.swapaxes(1, 3) for x in inner), last], 1)
+
+
+def around(potential: Array, num_actions: int) -> tuple[Array, Array]:
+    """The potentials of each cone's state and next states, `[L, S, B] -> [C B], [S', C B]`.
+
+    Lookups with constant indices: as broadcasts they take three times as long.
+    """
+    num_layers, num_states, num_lanes = potential.shape
+    every = np.arange(num_layers * num_states).reshape(num_layers, num_states)
+    state = np.concatenate(
+        [
+            np.tile(every[layers, : _states(layers, num_states)].T.reshape(-1), num_actions)
+            for layers in _blocks(num_layers)
+        ]
+    )
+    following = (state // num_states + 1) * num_states + np.arange(num_states)[:, None]
+    flat = potential.reshape(-1, num_lanes)
+    return flat[state].reshape(-1), flat[following].reshape(num_states, -1)
+
+
+def over_pairs(array: Array, last: Array) -> Array:
+    """Sum over the pairs of each layer, `[S', C B] -> [L-1, S', B]`."""
+    pairs_first = (
+        x.reshape(x.shape[0], -1, *x.shape[-2:]).swapaxes(0, 1) for x in split(array, last)
+    )
+    return jnp.concatenate([fence(entries_sum, x) for x in pairs_first], 1).swapaxes(0, 1)
+
+
+def per_state(array: Array, last: Array) -> Array:
+    """Sum over actions: of the cones `[C B]` and the last layer `[S, A, B]`, `[L, S, B]`."""
+    first, *inner = map(entries_sum, split(array, last))
+    root = jnp.zeros_like(last[None, :, 0]).at[:, :1].set(first)
+    return jnp.concatenate([root, *(x.swapaxes(0, 1) for x in inner), last.sum(1)[None]])

@@ -1,0 +1,46 @@
+"""What runs mean: evaluation, certificates, one Dataset, and how seeds are summarised."""
+
+from pdgd_jax.results._cells import Cell, Results, as_dataset, cells_of
+from pdgd_jax.results._dataset import VARIABLES, dataset_of, versions
+from pdgd_jax.results._describe import describe, process_name
+from pdgd_jax.results._evaluation import Certificate, Evaluation, comparators_of, evaluate
+from pdgd_jax.results._pairs import is_paired, paired_difference
+from pdgd_jax.results._quantities import QUANTITIES, Quantity, axis_of, last_tenth, quantity_of
+from pdgd_jax.results._select import select
+from pdgd_jax.results._statistics import Band, band_of, shares_of, slope_of
+from pdgd_jax.results._styles import Style, colours_of, makes_promises, styles_of
+from pdgd_jax.results._summary import Estimate, summarise
+
+__all__ = [
+    "QUANTITIES",
+    "VARIABLES",
+    "Band",
+    "Cell",
+    "Certificate",
+    "Estimate",
+    "Evaluation",
+    "Quantity",
+    "Results",
+    "Style",
+    "as_dataset",
+    "axis_of",
+    "band_of",
+    "cells_of",
+    "colours_of",
+    "comparators_of",
+    "dataset_of",
+    "describe",
+    "evaluate",
+    "is_paired",
+    "last_tenth",
+    "makes_promises",
+    "paired_difference",
+    "process_name",
+    "quantity_of",
+    "select",
+    "shares_of",
+    "slope_of",
+    "styles_of",
+    "summarise",
+    "versions",
+]

@@ -1,0 +1,170 @@
+"""Results cut into cells: every combination of what was swept, but for the seeds."""
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from pdgd_jax.results._evaluation import Evaluation
+
+if TYPE_CHECKING:
+    import xarray
+
+__all__ = ["Cell", "Results", "as_dataset", "cells_of"]
+
+NDArray = np.ndarray[Any, np.dtype[Any]]
+
+# What a learner may ignore; see `_heeds`.
+_SETTINGS = ("rates", "delta", "confidence_scale")
+_LABELS: Mapping[str, Callable[[Any], str]] = {
+    "delta": lambda value: f"δ = {value:g}",
+    "confidence_scale": lambda value: f"radii scaled by {value:g}",
+    "horizon": lambda value: f"T = {value:,}",
+}
+
+
+# What figures and reports are made of.
+Results: TypeAlias = "xarray.Dataset | Evaluation"
+
+
+class Cell(NamedTuple):
+    """The runs of one combination of settings.
+
+    Attributes:
+      names: what tells it from the other cells, in words, by dimension.
+      values: its coordinates, by dimension.
+      data: its part of the Dataset; the leading dimension is `seed`.
+    """
+
+    names: dict[str, str]
+    values: dict[str, Any]
+    data: "xarray.Dataset"
+
+    @property
+    def label(self) -> str:
+        """What tells it from the other cells; empty if it is the only one."""
+        return self.label_without()
+
+    def label_without(self, *dims: str) -> str:
+        """The label among cells that share these dimensions."""
+        return ", ".join(name for dim, name in self.names.items() if dim not in dims)
+
+
+def as_dataset(source: Results) -> "xarray.Dataset":
+    """The results as a Dataset with a dimension `seed`.
+
+    Args:
+      source: a Dataset of `sweep`, `open_results` or `dataset_of`, or an `Evaluation`, whose last
+        leading axis is taken for the seed.
+    """
+    import xarray
+
+    if isinstance(source, Evaluation):
+        dataset = _from_evaluation(source)
+    elif isinstance(source, xarray.Dataset):
+        dataset = source
+    else:
+        raise ValueError(
+            "results to draw are a Dataset (of sweep, open_results or dataset_of) or an "
+            f"Evaluation; got a {type(source).__name__}."
+        )
+    if "regret" not in dataset or "episode" not in dataset:
+        raise ValueError("the Dataset holds no 'regret' and 'episode': it is not one of results.")
+    return dataset if "seed" in dataset["regret"].dims else _with_seed(dataset)
+
+
+def cells_of(dataset: "xarray.Dataset") -> list[Cell]:
+    """Every combination of what was swept, but for the seeds.
+
+    A learner that ignores a setting was played once and its values repeated: it makes one cell,
+    whose label does not name that setting.
+    """
+    dims = [dim for dim in dataset["regret"].dims if dim not in ("checkpoint", "seed")]
+    swept = [str(dim) for dim in dims if dataset.sizes[dim] > 1]
+    cells: dict[Any, Cell] = {}
+    heeded: dict[Any, list[str]] = {}
+    for place in itertools.product(*(range(dataset.sizes[dim]) for dim in dims)):
+        where = dict(zip(map(str, dims), place, strict=True))
+        player = where.get("learner")
+        if player not in heeded:
+            one = dataset if player is None else dataset.isel(learner=player)
+            heeded[player] = [dim for dim in swept if _heeds(one, dim)]
+        distinct = tuple(where[dim] for dim in heeded[player])
+        if (player, distinct) not in cells:
+            names = {dim: _label(dataset, dim, where[dim]) for dim in heeded[player]}
+            values = {dim: _value(dataset, dim, index) for dim, index in where.items()}
+            cells[player, distinct] = Cell(names, values, dataset.isel(where))
+    return list(cells.values())
+
+
+def _heeds(dataset: "xarray.Dataset", dim: str) -> bool:
+    """Whether results differ along `dim`; only settings can be ignored."""
+    if dim not in _SETTINGS:
+        return True
+    for name, variable in dataset.data_vars.items():
+        if dim not in variable.dims or name == "policy" or variable.dtype.kind not in "fiub":
+            continue
+        numbers = variable.transpose(dim, ...).to_numpy()
+        if not np.array_equal(
+            numbers,
+            np.broadcast_to(numbers[:1], numbers.shape),
+            equal_nan=numbers.dtype.kind == "f",
+        ):
+            return True
+    return False
+
+
+def _value(dataset: "xarray.Dataset", dim: str, index: int) -> Any:
+    return dataset[dim].to_numpy()[index].item() if dim in dataset.coords else index
+
+
+def _label(dataset: "xarray.Dataset", dim: str, index: int) -> str:
+    value = _value(dataset, dim, index)
+    if dim in _LABELS:
+        return _LABELS[dim](value)
+    if isinstance(value, float):
+        return f"{dim} {_short(value, dataset[dim].to_numpy())}"
+    return value if isinstance(value, str) else f"{dim} {value}"
+
+
+def _short(value: float, among: NDArray) -> str:
+    """With four digits, or as many as tell it from the others."""
+    for digits in range(4, 17):
+        if len({f"{other:.{digits}g}" for other in among}) == len(set(among.tolist())):
+            break
+    return f"{value:.{digits}g}"
+
+
+def _with_seed(dataset: "xarray.Dataset") -> "xarray.Dataset":
+    """A single run is a band of one seed."""
+    return dataset.assign(
+        {
+            name: variable.expand_dims("seed")
+            for name, variable in dataset.data_vars.items()
+            if name != "episode"
+        }
+    )
+
+
+def _from_evaluation(evaluation: Evaluation) -> "xarray.Dataset":
+    import xarray
+
+    axes = evaluation.regret.ndim - 1
+    lead = ["run", *(f"run_{i}" for i in range(2, axes))][: max(axes - 1, 0)]
+    lead += ["seed"] if axes else []
+
+    def variables() -> Iterator[tuple[str, tuple[list[str], NDArray]]]:
+        for name in ("opt", "regret", "alpha_regret", "violation"):
+            yield name, ([*lead, "checkpoint"], getattr(evaluation, name))
+        for name in ("violations", "positive_violation"):
+            yield name, ([*lead, "checkpoint", "constraint"], getattr(evaluation, name))
+        for name in ("measured", "bound", "status", "reason"):
+            found = [getattr(certificate, name) for certificate in evaluation.certificates]
+            yield f"certificate_{name}", ([*lead, "certificate"], np.stack(found, -1))
+        yield "episode", (["checkpoint"], evaluation.episode)
+
+    names = [certificate.name for certificate in evaluation.certificates]
+    theorems = [certificate.theorem for certificate in evaluation.certificates]
+    coordinates = {"certificate": names, "theorem": ("certificate", theorems)}
+    return xarray.Dataset(dict(variables()), coordinates)

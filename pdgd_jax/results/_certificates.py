@@ -1,0 +1,485 @@
+r"""Whether each guarantee of the paper held in a run: on the host, in float64."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float
+
+from pdgd_jax import theory
+from pdgd_jax.models import CMDP
+from pdgd_jax.processes import Foresight, StochasticProcess, foresight
+from pdgd_jax.simulation import History
+
+__all__ = ["Certificate", "Margin", "certificates_of"]
+
+NDArray = np.ndarray[Any, np.dtype[Any]]
+
+# How far an occupancy may lie outside its set, (float32, float64): ten times what the slowest
+# solver promises.
+_FEASIBLE = (1e-3, 1e-6)
+
+
+class Certificate(NamedTuple):
+    """One guarantee, and whether it held in each run.
+
+    Attributes:
+      name: what is guaranteed.
+      theorem: where the paper states it.
+      measured: `[...]`, of each run.
+      bound: `[...]`, the guarantee: measured should not be larger. 0 if what was measured is by how
+        much an interval exceeds its own bound.
+      probability: with which the guarantee holds, at least.
+      reason: `[...]`, why it does not apply to a run; empty where it does.
+      trivial: `[...]`, what no learner whatever could exceed; a bound that is not smaller says
+        nothing. Infinite where there is no such number.
+    """
+
+    name: str
+    theorem: str
+    measured: Float[NDArray, "*batch"]
+    bound: Float[NDArray, "*batch"]
+    probability: float
+    reason: NDArray
+    trivial: Float[NDArray, "*batch"] | float = math.inf
+
+    @property
+    def applies(self) -> Bool[NDArray, "*batch"]:
+        """Whether the guarantee applies to each run."""
+        return np.asarray(self.reason == "")
+
+    @property
+    def holds(self) -> Bool[NDArray, "*batch"]:
+        """Whether the guarantee applies to each run and held, where it could have failed."""
+        return np.asarray(
+            self.applies & (self.measured <= self.bound) & (self.bound < self.trivial)
+        )
+
+    @property
+    def vacuous(self) -> Bool[NDArray, "*batch"]:
+        """Whether the guarantee applies to each run, but allows all that is possible anyway."""
+        return np.asarray(self.applies & (self.measured <= self.bound) & ~self.holds)
+
+    @property
+    def fails(self) -> Bool[NDArray, "*batch"]:
+        """Whether the guarantee applies to each run and did not hold; NaN does not hold."""
+        return np.asarray(self.applies & ~(self.measured <= self.bound))
+
+    @property
+    def distance(self) -> Float[NDArray, "*batch"]:
+        """How far below the bound each run stayed."""
+        return np.asarray(self.bound - self.measured)
+
+    @property
+    def status(self) -> NDArray:
+        """For each run one of "holds", "fails", "vacuous" and "does not apply"."""
+        chosen = [self.holds, self.fails, self.vacuous]
+        return np.select(chosen, ["holds", "fails", "vacuous"], "does not apply")
+
+
+class Margin(NamedTuple):
+    r"""Between which numbers $\rho$ of a run lies."""
+
+    low: float
+    high: float
+
+    @property
+    def words(self) -> str:
+        """Both, for a sentence."""
+        return f"between {self.low:.4g} and {self.high:.4g}"
+
+
+class _Judgement(NamedTuple):
+    """A certificate of a single run."""
+
+    name: str
+    theorem: str
+    measured: float
+    bound: float
+    probability: float
+    reason: str
+    trivial: float
+
+
+def _judge(
+    name: str,
+    measured: Any,
+    bound: theory.Bound | Any,
+    reason: str = "",
+    trivial: float = math.inf,
+) -> _Judgement:
+    if not isinstance(bound, theory.Bound):
+        bound = theory.Bound(bound, 1.0, "by construction")
+    numbers = float(measured), float(bound.value), bound.probability
+    return _Judgement(name, bound.theorem, *numbers, reason, float(trivial))
+
+
+def _judge_excess(
+    name: str, excess: Any, whole: theory.Bound, reason: str, possible: float, slack: float
+) -> _Judgement:
+    """By how much the worst interval exceeds its own bound; `whole` is that of the whole run."""
+    beyond = float(np.max(excess, initial=-np.inf))
+    measured = min(beyond, 0.0) if beyond <= slack else beyond  # NaN stays
+    bound = theory.Bound(0.0, whole.probability, whole.theorem)
+    return _judge(name, measured, bound, reason, max(possible - whole.value, 0.0))
+
+
+class _Case(NamedTuple):
+    """One run at its end, and why a kind of guarantee does not apply to it; empty where it does."""
+
+    problem: theory.Problem
+    run: History
+    last: Any  # the metrics at the end
+    sums: dict[str, NDArray]  # the cumulative numbers at the end
+    margin: Margin
+    opt: float
+    regret: float
+    violation: float
+    stochastic_rewards: bool
+    stochastic_constraints: bool
+    random_rewards: bool
+    random_constraints: bool
+    certain_transitions: bool  # every pair has one state to go to
+    precise: bool  # float64
+    scale: float  # of the confidence radii
+    no_promise: str
+    no_multipliers: str
+    not_ended: str
+    other_radii: str
+    not_covered: str
+    infeasible: str
+    hindsight: str  # why q* is not independent of what was drawn
+
+    @property
+    def rounding(self) -> float:
+        """What a deterministic bound must be forgiven, in relative terms."""
+        return 1e-9 if self.precise else 1e-4
+
+    @property
+    def played(self) -> int:
+        """How many episodes were played."""
+        return int(self.run.episode[-1])
+
+    @property
+    def most_cost(self) -> float:
+        """L T: more than the layers of all episodes cannot be earned, violated or deviate."""
+        return float(self.problem.num_layers * self.played)
+
+
+def _case_of(
+    cmdp: CMDP,
+    dependence: tuple[Foresight, Foresight],
+    run: History,
+    sums: dict[str, NDArray],
+    margin: Margin,
+    opt: float,
+    regret: float,
+) -> _Case:
+    setting, played = run.setting, int(run.episode[-1])
+    promises = setting is not None and setting.rates is not None
+    dual = setting is not None and setting.num_constraints is not None
+    horizon = played
+    if setting is not None and setting.num_episodes is not None:
+        horizon = int(setting.num_episodes)
+    scale = 1.0
+    if setting is not None and setting.confidence_scale is not None:
+        scale = float(setting.confidence_scale)
+    last = jax.tree.map(lambda x: x[-1], run.metrics)
+    ends = {name: value[-1] for name, value in sums.items()}
+    no_promise = "" if promises else "the learner makes no such promise"
+    return _Case(
+        problem=_problem(cmdp, run, horizon),
+        run=run,
+        last=last,
+        sums=ends,
+        margin=margin,
+        opt=opt,
+        regret=regret,
+        violation=float(np.max(ends["violation"])),
+        stochastic_rewards=isinstance(cmdp.rewards, StochasticProcess),
+        stochastic_constraints=isinstance(cmdp.constraints, StochasticProcess),
+        random_rewards=dependence[0].chance,
+        random_constraints=dependence[1].chance,
+        certain_transitions=max(cmdp.layers.sizes[1:]) == 1,
+        precise=cmdp.mdp.transition.dtype == jnp.float64,
+        scale=scale,
+        no_promise=no_promise,
+        no_multipliers=no_promise or ("" if dual else "the learner has no multipliers"),
+        not_ended="" if played == horizon else f"the run stopped before its {horizon} episodes",
+        other_radii="" if scale == 1 else f"radii were scaled by {scale:g}",
+        not_covered="" if last.covered else "the true transitions left the confidence set",
+        infeasible="" if np.isfinite(opt) else "no policy satisfies the constraints",
+        hindsight=_why_hindsight_depends(cmdp, dependence),
+    )
+
+
+def _why_hindsight_depends(cmdp: CMDP, dependence: tuple[Foresight, Foresight]) -> str:
+    """Means are approached at a q* that is fixed; policies depend on what was drawn."""
+    rewards, constraints = dependence
+    sentence = "the {} depend on the policies, and so does q* in hindsight"
+    if rewards.policy and isinstance(cmdp.constraints, StochasticProcess):
+        return sentence.format("rewards")
+    if constraints.policy and isinstance(cmdp.rewards, StochasticProcess):
+        return sentence.format("constraints")
+    return ""
+
+
+def certificates_of(
+    cmdp: CMDP,
+    runs: Sequence[History],
+    sums: Sequence[dict[str, NDArray]],
+    margins: Sequence[Margin],
+    opt: Float[NDArray, " runs"],
+    regret: Float[NDArray, " runs"],
+    shaped: Callable[[Any], NDArray] = np.asarray,
+) -> tuple[Certificate, ...]:
+    """Every guarantee, with the reason where it has no meaning for a run.
+
+    Args:
+      cmdp: what was played.
+      runs: single runs, on the host.
+      sums: the cumulative numbers of each run by name, `[K, ...]`.
+      margins: of what each run was shown.
+      opt: OPT of each whole run.
+      regret: at the end of each run.
+      shaped: gives arrays `[runs]` their leading axes.
+    """
+    dependence = _dependence(cmdp)
+    judged = [
+        _judgements(_case_of(cmdp, dependence, *parts))
+        for parts in zip(runs, sums, margins, opt, regret, strict=True)
+    ]
+    return tuple(_together(found, shaped) for found in zip(*judged, strict=True))
+
+
+def _judgements(case: _Case) -> list[_Judgement]:
+    return [
+        *_of_construction(case),
+        *_of_chance(case),
+        *_of_intervals(case),
+        *_of_measurements(case),
+        *_of_theorems(case),
+    ]
+
+
+def _of_construction(case: _Case) -> Iterator[_Judgement]:
+    """What the algorithm does in every episode."""
+    last, problem = case.last, case.problem
+    feasible = _FEASIBLE[int(case.precise)]
+    yield _judge("projections converged", last.unconverged, 0, case.no_promise)
+    yield _judge("occupancies feasible", last.infeasibility, feasible, case.no_promise)
+    top = theory.multiplier_ceiling(problem.num_episodes)
+    measured, reach = last.highest_multiplier, problem.dual * case.most_cost
+    bound = top * (1 + case.rounding)
+    yield _judge("multipliers in their box", measured, bound, case.no_multipliers, reach)
+    increment = theory.dual_increment(problem)
+    slack = increment.value * case.rounding + np.spacing(last.largest_multiplier)
+    bound = increment._replace(value=increment.value + slack)
+    measured, trivial = last.largest_increment, problem.num_constraints * top
+    yield _judge("step of the multipliers", measured, bound, case.no_multipliers, trivial)
+
+
+def _of_chance(case: _Case) -> Iterator[_Judgement]:
+    """How far what was drawn is from what it is drawn from: transitions, rewards, constraints."""
+    last, problem, sums = case.last, case.problem, case.sums
+    lemma = theory.Bound(0, 1 - problem.delta, "Lemma 5, confidence sets")
+    narrow = case.other_radii if case.scale < 1 else ""
+    # Radii of 2 allow every transition, and where there is one successor there is no other.
+    possible = 0 if last.radius >= 2 * (1 - 1e-6) or case.certain_transitions else 1
+    reason = case.no_promise or narrow
+    yield _judge("transitions covered", not last.covered, lemma, reason, possible)
+    error = theory.estimation_error(problem)
+    reason = case.no_promise or case.not_ended or case.other_radii
+    measured = sums["model_error"]
+    trivial = 0 if case.certain_transitions else 2 * case.most_cost
+    yield _judge("transitions estimated", measured, error, reason, trivial)
+
+    count = len(last.margin)
+    nothing = "" if count else "no occupancies to compare with"
+    usual = case.no_promise or case.not_ended or nothing
+    lemma = theory.reward_deviation(problem)
+    lemma = lemma._replace(probability=max(0.0, 1 - count * problem.delta))
+    reason = usual or ("" if case.stochastic_rewards else "rewards are adversarial")
+    measured = np.max(np.abs(sums["reward_deviation"]), initial=0)
+    trivial = case.most_cost if case.random_rewards else 0
+    yield _judge("rewards near their mean", measured, lemma, reason, trivial)
+    # Of every prefix, as a share of the largest multiplier and of the root of its length.
+    lemma = theory.constraint_deviation(problem, 1)
+    lemma = lemma._replace(probability=max(0.0, 1 - count * problem.delta))
+    reason = usual or case.no_multipliers
+    reason = reason or ("" if case.stochastic_constraints else "constraints are adversarial")
+    measured = np.max(last.deviation, initial=0)
+    trivial = 2 * problem.num_layers * math.sqrt(case.played) if case.random_constraints else 0
+    yield _judge("constraints near their mean", measured, lemma, reason, trivial)
+
+
+def _of_intervals(case: _Case) -> Iterator[_Judgement]:
+    """The regret of each player over every interval, beyond that interval's own bound."""
+    last, problem, comparators = case.last, case.problem, case.run.comparators
+    loss, top = float(last.largest_loss), theory.multiplier_ceiling(problem.num_episodes)
+    most = case.most_cost
+    duals = []
+    for excess, against in zip(last.dual_excess.value, comparators.multipliers, strict=True):
+        whole = theory.dual_interval_regret(problem, float(np.linalg.norm(against)), case.played)
+        reach = float(np.square(np.maximum(np.abs(against), top)).sum()) / problem.dual
+        possible = most * float(np.maximum(np.abs(against), np.abs(top - against)).sum())
+        slack = case.rounding * (whole.value + reach)
+        name = "dual interval regret"
+        duals.append(_judge_excess(name, excess, whole, case.no_multipliers, possible, slack))
+    yield _closest(duals) or _judge("dual interval regret", np.nan, np.nan, "no comparators")
+
+    nothing = "" if len(comparators.occupancies) else "no occupancies to compare with"
+    reason = case.no_promise or case.not_covered or nothing
+    whole = theory.primal_descent_regret(problem, loss, case.played)
+    # An occupancy that is off by the residual moves each step's distances by as much.
+    steps = case.played * loss * problem.primal * math.sqrt(2 * problem.num_layers)
+    slack = case.rounding * whole.value
+    slack += steps * math.sqrt(problem.num_episodes) * float(last.residual)
+    excess, possible = last.descent_excess.value, 2 * loss * most
+    yield _judge_excess("primal descent regret", excess, whole, reason, possible, slack)
+    whole = theory.primal_interval_regret(problem, loss, case.played)
+    reason = reason or case.other_radii or case.not_ended
+    excess = last.primal_excess.value
+    yield _judge_excess("primal interval regret", excess, whole, reason, possible, slack)
+
+
+def _of_measurements(case: _Case) -> Iterator[_Judgement]:
+    """Bounds by what was measured: any rates, any margin."""
+    problem, last, sums = case.problem, case.last, case.sums
+    error, forgiven = float(sums["model_error"]), case.rounding * problem.num_episodes
+    largest = float(last.largest_multiplier)
+    lemma = theory.dual_utility(problem, largest, error)
+    lemma = lemma._replace(value=lemma.value + case.rounding * largest * case.most_cost)
+    reason = case.no_multipliers or case.not_ended
+    utility = -float(sums["dual_utility"])
+    yield _judge("utility of the dual player", utility, lemma, reason, largest * case.most_cost)
+
+    final = float(np.max(np.append(last.multipliers, 0)))
+    value = final / problem.dual * (1 + case.rounding) + error + forgiven
+    bound = theory.Bound(value, 1.0, "Lemmas 14 and 15")
+    free = last.highest_multiplier < theory.multiplier_ceiling(problem.num_episodes) * (1 - 1e-6)
+    reason = case.no_multipliers or ("" if free else "a multiplier touched its ceiling")
+    name = "violation, by the last multiplier"
+    yield _judge(name, case.violation, bound, reason, case.most_cost)
+
+    margin = case.stochastic_constraints or case.margin.low > 0
+    reason = case.no_multipliers or case.infeasible or case.not_ended or case.not_covered
+    reason = reason or case.hindsight
+    reason = reason or ("" if margin else "rho is not known to be positive")
+    bound = _regret_bound(case)(float(last.largest_multiplier), error=error)
+    name = "regret, by the largest multiplier"
+    yield _judge(name, case.regret, bound, reason, case.played * case.opt)
+
+
+def _regret_bound(case: _Case) -> Callable[..., theory.Bound]:
+    return partial(
+        theory.regret_bound,
+        case.problem,
+        stochastic_rewards=case.stochastic_rewards,
+        stochastic_constraints=case.stochastic_constraints,
+        rho=case.margin.low,
+        opt=case.opt,
+    )
+
+
+def _of_theorems(case: _Case) -> Iterator[_Judgement]:
+    """The bounds of the theorems on multipliers, regret and violation."""
+    problem, last, low = case.problem, case.last, case.margin.low
+    regret_of = _regret_bound(case)
+    violation_of = partial(
+        theory.violation_bound,
+        problem,
+        stochastic_rewards=case.stochastic_rewards,
+        stochastic_constraints=case.stochastic_constraints,
+    )
+    top, earnings = theory.multiplier_ceiling(problem.num_episodes), case.played * case.opt
+    box = problem.num_constraints * top
+
+    # Theorems 4, 5 and 7: if the margin is large enough, and the rates are the proof's.
+    usual = case.no_multipliers or case.infeasible or case.not_ended or case.other_radii
+    condition, doubt = _condition(case)
+    rates = "" if theory.rates_allow_multiplier_bound(problem) else "rates other than the proof's"
+    reason = usual or doubt or rates
+    zeta = theory.multiplier_bound(problem, low, case.stochastic_constraints)
+    yield _judge("multipliers bounded", last.largest_multiplier, zeta, reason, box)
+    theorem = "Theorem 5" if case.stochastic_constraints else "Theorem 7"
+    bound, why = regret_of(zeta.value), reason or case.hindsight
+    yield _judge(f"regret, {theorem}", case.regret, bound, why, earnings)
+    bound = violation_of(zeta.value)
+    yield _judge(f"violation, {theorem}", case.violation, bound, reason, case.most_cost)
+
+    # Theorem 6: if it is not; its bound on the regret holds for any rates.
+    adversarial = "" if case.stochastic_constraints else "constraints are adversarial"
+    without = "the condition on rho holds" if condition else ""
+    reason = usual or adversarial or without
+    bound = regret_of(box, theorem="Theorem 6")
+    yield _judge("regret, Theorem 6", case.regret, bound, reason or case.hindsight, earnings)
+    bound = violation_of((2 + 2 * problem.num_layers) * top, theorem="Theorem 6")
+    yield _judge("violation, Theorem 6", case.violation, bound, reason or rates, case.most_cost)
+    feasible = "" if low >= -1e-9 else f"rho, {case.margin.words}, is not known to be at least 0"
+    bound = theory.believed_violation(problem, case.stochastic_constraints)
+    measured, reason = np.max(case.sums["believed_violation"]), usual or without or rates
+    name = "violation, as believed"
+    yield _judge(name, measured, bound, reason or feasible, case.most_cost)
+
+
+def _condition(case: _Case) -> tuple[bool, str]:
+    """Whether the condition on rho is known to hold, and why not if it is not."""
+    sizes = case.problem.num_layers, case.problem.num_constraints, case.problem.num_episodes
+    low, high = (
+        bool(rho > 0) and theory.slater_condition_holds(rho, *sizes)
+        for rho in (case.margin.low, case.margin.high)
+    )
+    if low:
+        return True, ""
+    return False, (
+        f"rho is only known to lie {case.margin.words}, too little for its condition"
+        if high
+        else "the condition on rho does not hold"
+    )
+
+
+def _closest(judgements: list[_Judgement]) -> _Judgement | None:
+    return min(judgements, key=lambda judged: judged.bound - judged.measured, default=None)
+
+
+def _problem(cmdp: CMDP, run: History, horizon: int) -> theory.Problem:
+    layers, setting = cmdp.layers, run.setting
+    sizes = layers.sizes
+    delta = primal = dual = float("nan")
+    if setting is not None and setting.rates is not None and setting.delta is not None:
+        delta = float(setting.delta)
+        primal, dual = float(setting.rates.primal), float(setting.rates.dual)
+    return theory.Problem(
+        num_layers=len(sizes) - 1,
+        num_states=sum(sizes),
+        num_actions=int(layers.num_actions),
+        dimension=int(layers.num_triples),
+        num_constraints=cmdp.num_constraints,
+        num_episodes=horizon,
+        delta=delta,
+        primal=primal,
+        dual=dual,
+    )
+
+
+def _together(found: tuple[_Judgement, ...], shaped: Callable[[Any], NDArray]) -> Certificate:
+    return Certificate(
+        name=found[0].name,
+        theorem=found[0].theorem,
+        measured=shaped([judgement.measured for judgement in found]),
+        bound=shaped([judgement.bound for judgement in found]),
+        probability=min(judgement.probability for judgement in found),
+        reason=shaped([judgement.reason for judgement in found]),
+        trivial=shaped([judgement.trivial for judgement in found]),
+    )
+
+
+def _dependence(cmdp: CMDP) -> tuple[Foresight, Foresight]:
+    """What decides the rewards and the constraints, besides the number of the episode."""
+    shape, dtype = cmdp.layers.shape, cmdp.mdp.transition.dtype
+    return foresight(cmdp.rewards, shape, dtype), foresight(cmdp.constraints, shape, dtype)

@@ -1,0 +1,290 @@
+r"""What a history means: regret, violation, and whether each guarantee of the paper held.
+
+On the host, in float64: the benchmark of a regret is a linear program.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from pdgd_jax import oracle, theory
+from pdgd_jax._internal.pytree import on_host
+from pdgd_jax._internal.sums import Compensated
+from pdgd_jax.models import CMDP, occupancy_of, policy_of
+from pdgd_jax.processes import StochasticProcess
+from pdgd_jax.results._certificates import Certificate, Margin, certificates_of
+from pdgd_jax.simulation import Comparators, History, sums_of
+
+__all__ = ["Certificate", "Evaluation", "comparators_of", "evaluate"]
+
+NDArray = np.ndarray[Any, np.dtype[Any]]
+
+
+class Evaluation(NamedTuple):
+    r"""What a history means; leading axes are those of the history.
+
+    Attributes:
+      episode: `[K]`, how many episodes were played.
+      opt: `[..., K]`, $\mathrm{OPT}_{\bar r, \bar G}$ of the prefix; NaN if infeasible.
+      regret: `[..., K]`, $R_t = t \, \mathrm{OPT} - \sum r^\top q$.
+      alpha_regret: `[..., K]`, $\alpha t \, \mathrm{OPT} - \sum r^\top q$.
+      violation: `[..., K]`, of the worst constraint, $V_t = \max_i \sum [G^\top q]_i$.
+      violations: `[..., K, m]`, of each constraint.
+      positive_violation: `[..., K, m]`, without letting a good episode pay for a bad one: of the
+        mean constraints if they are stochastic, of those shown if they are adversarial.
+      primal_interval_regret: `[..., n]`, the worst of any interval, for each comparator.
+      dual_interval_regret: `[..., d]`, likewise.
+      rho: `[...]`, the margin $\rho$ of what each run was shown, or a lower bound.
+      rho_upper: `[...]`, an upper bound; the same number where $\rho$ is known exactly.
+      alpha: `[...]`, $\rho / (L + \rho)$.
+      unconverged: `[...]`, how many projections did not converge.
+      certificates: each guarantee with what was measured.
+    """
+
+    episode: Int[NDArray, " checkpoints"]
+    opt: Float[NDArray, "*batch checkpoints"]
+    regret: Float[NDArray, "*batch checkpoints"]
+    alpha_regret: Float[NDArray, "*batch checkpoints"]
+    violation: Float[NDArray, "*batch checkpoints"]
+    violations: Float[NDArray, "*batch checkpoints m"]
+    positive_violation: Float[NDArray, "*batch checkpoints m"]
+    primal_interval_regret: Float[NDArray, "*batch n"]
+    dual_interval_regret: Float[NDArray, "*batch d"]
+    rho: Float[NDArray, "*batch"]
+    rho_upper: Float[NDArray, "*batch"]
+    alpha: Float[NDArray, "*batch"]
+    unconverged: Int[NDArray, "*batch"]
+    certificates: tuple[Certificate, ...]
+
+    def certificate(self, name: str) -> Certificate:
+        """The certificate of that name."""
+        for found in self.certificates:
+            if found.name == name:
+                return found
+        names = ", ".join(repr(certificate.name) for certificate in self.certificates)
+        raise ValueError(f"there is no certificate {name!r}; there are {names}.")
+
+
+def comparators_of(cmdp: CMDP, num_episodes: int) -> Comparators:
+    r"""What to measure interval regrets against: $q^*$, $q^\circ$ and, for the dual, 0 and units.
+
+    Args:
+      cmdp: one CMDP; its linear programs are solved here, on the host.
+      num_episodes: $T$, over which adversarial rewards and constraints are averaged.
+
+    Returns:
+      Comparators for `run`; without $q^*$ if no policy satisfies the constraints. Against an
+      adversary that is random or looks at policies nobody knows $q^*$ and $q^\circ$ beforehand; the
+      optimum of another draw, `oracle.hindsight`, and the most careful policy stand in for them.
+    """
+    average = oracle.hindsight(cmdp, num_episodes)
+    best = oracle.optimum(cmdp.mdp, average.reward, average.constraints)
+    found = [best.occupancy] if best.feasible else []
+    margin = _margin(cmdp, num_episodes)
+    if margin is not None:
+        found.append(margin.occupancy)
+    default = Comparators.default(cmdp)
+    dtype = default.occupancies.dtype
+    return Comparators(
+        jnp.asarray(np.array(found).reshape(-1, *default.occupancies.shape[1:]), dtype),
+        default.multipliers,
+    )
+
+
+def evaluate(history: History, cmdp: CMDP) -> Evaluation:
+    r"""Measure a history against the optimum, and against every guarantee of the paper.
+
+    Args:
+      history: of one run, or of many: leading axes (seeds, settings) are kept.
+      cmdp: what was played. If it was `stack`ed, the first axis of the history is the instance.
+
+    Returns:
+      Regret against OPT of each prefix, violations, and certificates.
+
+    Raises:
+      ValueError: if the runs have different checkpoints, or a stack has another number of them.
+
+    Example:
+      >>> import jax
+      >>> from pdgd_jax import evaluate, learners, make, run
+      >>> cmdp = make("random")
+      >>> careful = learners.most_feasible(cmdp)
+      >>> result = evaluate(run(jax.random.key(0), cmdp, careful, 200), cmdp)
+      >>> result.regret.shape, bool(result.violation[-1] < 0 < result.regret[-1])
+      ((200,), True)
+    """
+    if cmdp.layers.action_mask.ndim == 4:
+        count = len(cmdp.layers.action_mask)
+        if history.episode.ndim < 2 or len(history.episode) != count:
+            raise ValueError(
+                f"the CMDP is a stack of {count} instances, so that the first axis of the history "
+                f"must be the instance; history.episode has the shape {history.episode.shape}."
+            )
+        lanes = [jax.tree.map(lambda x, i=i: x[i], (history, cmdp)) for i in range(count)]
+        return _stack([evaluate(*lane) for lane in lanes])
+    numbers: History = jax.tree.map(_number, history)
+    batch = numbers.episode.shape[:-1]
+    episodes = np.asarray(numbers.episode).reshape(-1, numbers.episode.shape[-1])
+    episode = episodes[0]
+    if (episodes != episode).any():
+        raise ValueError(
+            "the runs of a history must have been looked at after the same episodes; evaluate runs "
+            "of different horizons one horizon at a time."
+        )
+    count = math.prod(batch)
+    flat = jax.tree.map(lambda x: x.reshape(count, *x.shape[len(batch) :]), numbers)
+    runs = [jax.tree.map(lambda x, i=i: x[i], flat) for i in range(count)]
+    bounds = _margins(cmdp, int(episode[-1]))
+    margins = [bounds(run) for run in runs]
+    rho, upper = np.array([margin.low for margin in margins]), [m.high for m in margins]
+    num_layers = len(cmdp.layers.sizes) - 1
+    alpha = np.array([theory.alpha(margin.low, num_layers) for margin in margins])
+    sums = [{name: part.total() for name, part in sums_of(run.metrics).items()} for run in runs]
+    reward = np.array([found["reward"] for found in sums])
+    opt_of = _opt_of_prefix(cmdp)
+    opt = np.array([[opt_of(run, k) for k in range(len(episode))] for run in runs])
+    regret = episode * opt - reward
+
+    def shaped(values: Any) -> NDArray:
+        array = np.asarray(values)
+        return array.reshape((*batch, *array.shape[1:]))
+
+    return Evaluation(
+        episode=episode,
+        opt=shaped(opt),
+        regret=shaped(regret),
+        alpha_regret=shaped(alpha[:, None] * episode * opt - reward),
+        violation=shaped([found["violation"].max(-1) for found in sums]),
+        violations=shaped([found["violation"] for found in sums]),
+        positive_violation=shaped([found["positive_violation"] for found in sums]),
+        primal_interval_regret=shaped(flat.metrics.primal.value[:, -1]),
+        dual_interval_regret=shaped(flat.metrics.dual.value[:, -1]),
+        rho=shaped(rho),
+        rho_upper=shaped(upper),
+        alpha=shaped(alpha),
+        unconverged=shaped(flat.metrics.unconverged[:, -1]),
+        certificates=certificates_of(cmdp, runs, sums, margins, opt[:, -1], regret[:, -1], shaped),
+    )
+
+
+def _number(leaf: Any) -> NDArray:
+    array = on_host(leaf)
+    return array.astype(float) if np.issubdtype(array.dtype, np.floating) else array
+
+
+def _margin(cmdp: CMDP, num_episodes: int) -> oracle.SlaterMargin | None:
+    try:
+        return oracle.slater_margin(cmdp.mdp, cmdp.constraints, num_episodes)
+    except NotImplementedError:  # an adversary that does not say which values it may take
+        return None
+
+
+def _margins(cmdp: CMDP, num_episodes: int) -> Callable[[History], Margin]:
+    r"""The margin of what a run was shown, from what is known before and what was recorded.
+
+    Every $G_t$ is at most the largest of each entry, and the margin of a policy is at most the best
+    one's: hence two lower bounds. No margin is larger than that of the average: an upper bound.
+    """
+    before = _margin(cmdp, num_episodes)
+    exact = None
+    if before is not None and before.exact:
+        exact = Margin(before.rho, before.rho)
+        if isinstance(cmdp.constraints, StochasticProcess):
+            return lambda run: exact
+    foretold = None if exact is None else _largest(cmdp, num_episodes)
+    known: dict[bytes, Margin] = {}
+
+    def of(run: History) -> Margin:
+        last = run.metrics
+        assert last.constraint_max is not None  # constraints are adversarial
+        assert last.constraint_sum is not None
+        largest = np.asarray(last.constraint_max[-1])
+        # Else another CMDP was played, perhaps this one made for another horizon.
+        if exact and foretold is not None and np.allclose(largest, foretold, atol=1e-6):
+            return exact
+        promised = before.rho if before is not None and exact is None else -np.inf
+        average = np.clip(_average(last.constraint_sum, run, -1), -1, 1)
+        if not np.isfinite(largest).all() or not np.isfinite(average).all():
+            return Margin(float("nan"), float("nan"))
+        address = largest.tobytes() + average.tobytes()
+        if address not in known:
+            low = oracle.slater_margin(cmdp.mdp, np.clip(largest, -1, 1)).rho
+            high = oracle.slater_margin(cmdp.mdp, average).rho
+            known[address] = Margin(low, high)
+        low, high = known[address]
+        played = [_is_played(cmdp, q) for q in run.comparators.occupancies]
+        seen = np.max(last.margin[-1][played], initial=-np.inf)
+        low = min(float(max(low, seen, promised)), high)  # rounding may cross them
+        return Margin(high if high - low < 1e-9 else low, high)
+
+    return of
+
+
+def _largest(cmdp: CMDP, num_episodes: int) -> NDArray:
+    """The largest of every entry of the constraints that adversaries will show."""
+    values = cmdp.constraints.extremes(np.arange(num_episodes)).values
+    mask = on_host(cmdp.layers.action_mask)
+    return np.where(mask[None], on_host(values).max(0), 0)
+
+
+def _is_played(cmdp: CMDP, occupancy: NDArray) -> bool:
+    """Whether some policy has this occupancy in the true MDP; a comparator may be anything."""
+    policy = policy_of(jnp.asarray(occupancy), cmdp.layers).astype(cmdp.mdp.transition.dtype)
+    return bool(np.allclose(occupancy_of(cmdp.mdp, policy), occupancy, atol=1e-6))
+
+
+def _opt_of_prefix(cmdp: CMDP) -> Callable[[History, int], float]:
+    """OPT of the first episodes of a run up to a checkpoint; many runs share their answers."""
+    means = [
+        on_host(process.mean()) if isinstance(process, StochasticProcess) else None
+        for process in (cmdp.rewards, cmdp.constraints)
+    ]
+    known: dict[bytes, float] = {}
+
+    def opt(run: History, k: int) -> float:
+        sums = (run.metrics.reward_sum, run.metrics.constraint_sum)
+        averages = [
+            mean if total is None else np.clip(_average(total, run, k), low, 1)
+            for mean, total, low in zip(means, sums, (0, -1), strict=True)
+        ]
+        if any(average is None or not np.isfinite(average).all() for average in averages):
+            return float("nan")
+        address = b"".join(np.asarray(average).tobytes() for average in averages)
+        if address not in known:
+            best = oracle.optimum(cmdp.mdp, averages[0], averages[1])
+            known[address] = best.value if best.feasible else float("nan")
+        return known[address]
+
+    return opt
+
+
+def _average(total: Compensated, run: History, k: int) -> NDArray:
+    """What the episodes up to a checkpoint showed on average."""
+    return np.asarray(Compensated(*(part[k] for part in total)).total() / run.episode[k])
+
+
+def _stack(evaluations: list[Evaluation]) -> Evaluation:
+    """Evaluations of several instances as one, with a leading axis."""
+    certificates = [
+        Certificate(
+            name=found[0].name,
+            theorem=found[0].theorem,
+            measured=np.stack([c.measured for c in found]),
+            bound=np.stack([c.bound for c in found]),
+            probability=min(c.probability for c in found),
+            reason=np.stack([c.reason for c in found]),
+            trivial=np.stack([c.trivial for c in found]),
+        )
+        for found in zip(*(e.certificates for e in evaluations), strict=True)
+    ]
+    numbers = {
+        name: np.stack([getattr(evaluation, name) for evaluation in evaluations])
+        for name in Evaluation._fields
+        if name not in ("episode", "certificates")
+    }
+    return Evaluation(episode=evaluations[0].episode, certificates=tuple(certificates), **numbers)

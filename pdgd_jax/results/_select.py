@@ -1,0 +1,52 @@
+"""A part of the results."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import xarray
+
+__all__ = ["select"]
+
+
+def select(dataset: "xarray.Dataset", words: Sequence[str]) -> "xarray.Dataset":
+    """The part of the results that was asked for.
+
+    Args:
+      dataset: of `sweep` or `open_results`.
+      words: `NAME=VALUE` or `NAME=VALUE,VALUE`, where NAME is a dimension and VALUE one of its
+        labels. Several of one name add up, and a name that is not given keeps all its values.
+
+    Raises:
+      ValueError: if a name or value is unknown, saying which there are.
+    """
+    dims = [str(dim) for dim in dataset["regret"].dims if dim != "checkpoint"]
+    chosen: dict[str, list[int]] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        name = name.strip().replace("-", "_")
+        if not equals or name not in dims:
+            raise ValueError(f"{word}: write NAME=VALUE, NAME being one of {', '.join(dims)}.")
+        known = [str(known) for known in dataset[name].to_numpy()]
+        chosen.setdefault(name, []).extend(_places(word, name, value.strip(), known))
+    return dataset.isel({name: sorted(set(places)) for name, places in chosen.items()})
+
+
+def _places(word: str, name: str, value: str, known: list[str]) -> list[int]:
+    """Where the values that were asked for stand, one or several with commas between."""
+    values = [value] if value in known else [part.strip() for part in value.split(",")]
+    places = []
+    for asked in values:
+        found = [i for i, other in enumerate(known) if _same(other, asked)]
+        if not found:
+            raise ValueError(f"{word}: {name} is one of {', '.join(known)}.")
+        places += found
+    return places
+
+
+def _same(known: str, asked: str) -> bool:
+    """Equal as words or as numbers: 1e4 is 10000."""
+    try:
+        return known == asked or float(known) == float(asked)
+    except ValueError:
+        return False

@@ -1,0 +1,45 @@
+"""The interaction of learners with CMDPs: one scan over episodes, many lanes on every device."""
+
+from pdgd_jax.simulation._batch import (
+    Program,
+    What,
+    as_arrays,
+    from_arrays,
+    run_seeds,
+    stacked,
+    wait,
+)
+from pdgd_jax.simulation._devices import local_devices, use_cores, use_every_core
+from pdgd_jax.simulation._loop import (
+    Carry,
+    History,
+    check_run,
+    checkpoint_episodes,
+    history_of,
+    run,
+    start,
+)
+from pdgd_jax.simulation._metrics import Comparators, Metrics, sums_of
+
+__all__ = [
+    "Carry",
+    "Comparators",
+    "History",
+    "Metrics",
+    "Program",
+    "What",
+    "as_arrays",
+    "check_run",
+    "checkpoint_episodes",
+    "from_arrays",
+    "history_of",
+    "local_devices",
+    "run",
+    "run_seeds",
+    "stacked",
+    "start",
+    "sums_of",
+    "use_cores",
+    "use_every_core",
+    "wait",
+]

@@ -1,0 +1,257 @@
+"""Many runs at once: the only `vmap` over runs, and the only place that knows of devices.
+
+A program plays `width` lanes on each device. The lanes of a device are a block of their own, with
+its own episode counter: blocks need not be equally far, and what a device computes is the same
+whatever the others do and however many there are.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array, Int, Key
+
+from pdgd_jax.learners import Learner
+from pdgd_jax.models import CMDP
+from pdgd_jax.simulation._devices import local_devices
+from pdgd_jax.simulation._loop import (
+    Carry,
+    History,
+    advance,
+    check_run,
+    checkpoint_episodes,
+    history_of,
+    start,
+)
+from pdgd_jax.simulation._metrics import Comparators, Metrics
+
+__all__ = [
+    "Program",
+    "What",
+    "as_arrays",
+    "from_arrays",
+    "run_seeds",
+    "stacked",
+    "wait",
+]
+
+_LANES = PartitionSpec("lanes")
+
+
+class What(NamedTuple):
+    """What a lane plays, and who plays."""
+
+    cmdp: CMDP
+    learner: Learner
+    comparators: Comparators
+
+
+def stacked(whats: Sequence[What]) -> What:
+    """What several lanes play, with a leading axis; on the host."""
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *whats)
+
+
+class Program:
+    """Plays as many blocks of lanes at once as there are devices.
+
+    Compiled once for all blocks whose arrays have the same shapes, whatever their numbers.
+
+    Args:
+      devices: one for each block.
+    """
+
+    def __init__(self, devices: Sequence[jax.Device]) -> None:
+        mesh = Mesh(np.array(devices), ("lanes",))
+        self.blocks = len(devices)
+        self._sharding = NamedSharding(mesh, _LANES)
+        self._begin, self._play = _programs(mesh)
+
+    def place(self, tree: Any) -> Any:
+        """Arrays of all blocks, one after another along their first axis, on the devices."""
+        return jax.device_put(tree, self._sharding)
+
+    def begin(self, keys: Key[Any, " lanes"], what: What) -> Carry:
+        """Runs before their first episode; everything was `place`d."""
+        carry: Carry = self._begin(keys, what)
+        return carry
+
+    def play(
+        self, carry: Carry, what: What, stops: Int[np.ndarray, "blocks stops"]
+    ) -> tuple[Carry, Metrics, Array]:
+        """Play every block up to each of its stops.
+
+        Args:
+          carry: where the lanes are.
+          what: what they play.
+          stops: of each block, increasing; a stop that is reached already plays nothing.
+
+        Returns:
+          The lanes at the last stop, their metrics `[stops, lanes, ...]` and their policies. The
+          call returns at once, and the arrays are ready later: see `wait`.
+        """
+        placed = self.place(np.asarray(stops, np.int32))
+        played: tuple[Carry, Metrics, Array] = self._play(carry, what, placed)
+        return played
+
+
+def wait(tree: Any) -> None:
+    """Wait for arrays, but let Python react to signals in between."""
+    leaves = [leaf for leaf in jax.tree.leaves(tree) if not _is_key(leaf)]
+    pause = 1e-4
+    while not all(leaf.is_ready() for leaf in leaves):
+        time.sleep(pause)
+        pause = min(2 * pause, 0.02)
+    jax.block_until_ready(leaves)  # raises what went wrong
+
+
+@cache
+def _programs(mesh: Mesh) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    across = partial(jax.shard_map, mesh=mesh, check_vma=False)
+    # Said outright, or what comes out would be compiled for once more when it goes in again.
+    placed = NamedSharding(mesh, _LANES)
+    rows = PartitionSpec(None, "lanes")
+    begin = across(_begin, in_specs=(_LANES, _LANES), out_specs=_LANES)
+    play = across(_play, in_specs=(_LANES, _LANES, _LANES), out_specs=(_LANES, rows, _LANES))
+    return (
+        jax.jit(begin, out_shardings=placed),
+        jax.jit(play, out_shardings=(placed, NamedSharding(mesh, rows), placed)),
+    )
+
+
+def _begin(keys: Array, what: What) -> Carry:
+    return jax.vmap(lambda key, lane: start(key, *lane))(keys, what)
+
+
+def _play(carry: Carry, what: What, stops: Array) -> tuple[Carry, Metrics, Array]:
+    """The lanes of one device, up to each of its stops `[1, n]`."""
+
+    def to_stop(carry: Carry, until: Array) -> tuple[Carry, Metrics]:
+        # Lanes are always at the same episode: one counter for all, or the loop would select lanes.
+        episode = carry.episode[0]
+
+        def lane(lane: Carry, what: What) -> Carry:
+            here = lane._replace(episode=episode)
+            return advance(here, what.cmdp, what.learner, until, what.comparators)
+
+        carry = jax.vmap(lane)(carry, what)
+        return carry, carry.metrics
+
+    carry, rows = lax.scan(to_stop, carry, stops[0])
+    policy = jax.vmap(lambda lane, what: what.learner.policy(lane.learner))(carry, what)
+    return carry, rows, policy
+
+
+# Arrays by name, for files.
+
+
+def as_arrays(tree: Any, prefix: str = "") -> dict[str, np.ndarray]:
+    """The leaves of a tree by name, on the host; keys of random numbers as their numbers."""
+    return {
+        prefix + _name(path): np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }
+
+
+def from_arrays(like: Any, arrays: Mapping[str, np.ndarray], prefix: str = "") -> Any:
+    """A tree of the structure of `like` with leaves out of `as_arrays`.
+
+    Raises:
+      ValueError: if an array is missing, or has another shape or type.
+    """
+
+    def leaf(path: Any, old: Any) -> Any:
+        name = prefix + _name(path)
+        shape, dtype = old.shape, old.dtype
+        if _is_key(old):
+            data = jax.eval_shape(jax.random.key_data, old)
+            shape, dtype = data.shape, data.dtype
+        found = arrays.get(name)
+        if found is None or found.shape != shape or found.dtype != dtype:
+            there = "nothing" if found is None else f"{found.dtype}{list(found.shape)}"
+            raise ValueError(f"{name!r} should be {dtype}{list(shape)}; there is {there}.")
+        return jax.random.wrap_key_data(jnp.asarray(found)) if _is_key(old) else found
+
+    return jax.tree_util.tree_map_with_path(leaf, like)
+
+
+def _name(path: Any) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator=".")
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+# Seeds alone
+
+
+def run_seeds(
+    keys: Key[Array, " seeds"],
+    cmdp: CMDP,
+    learner: Learner,
+    num_episodes: int,
+    *,
+    checkpoints: int | Sequence[int] = 200,
+    comparators: Comparators | None = None,
+    on_checkpoint: Callable[[int], None] | None = None,
+) -> History:
+    """`run` for several keys on all devices, stopping at checkpoints to say how far it is.
+
+    Args:
+      keys: one for each seed.
+      cmdp: as in `run`.
+      learner: as in `run`.
+      num_episodes: as in `run`.
+      checkpoints: as in `run`.
+      comparators: as in `run`.
+      on_checkpoint: called on the host with the number of finished episodes, first with 0 when
+        everything is compiled.
+
+    Returns:
+      The histories, with a leading axis: the same as those of `jax.vmap` of `run`.
+    """
+    check_run(cmdp, learner, num_episodes)
+    episodes = checkpoint_episodes(num_episodes, checkpoints)
+    comparators = Comparators.default(cmdp) if comparators is None else comparators
+    one = What(cmdp, learner.as_pytree(), comparators)
+    devices = local_devices()
+    devices = devices[: min(len(devices), len(keys))]
+    count, width = len(keys), -(-len(keys) // len(devices))
+    program = Program(devices)
+    total = program.blocks * width
+    padded = keys[np.minimum(np.arange(total), count - 1)]
+    what = program.place(stacked([jax.tree.map(np.asarray, one)] * total))
+    carry = program.begin(program.place(padded), what)
+
+    def play(until: int) -> tuple[Carry, Metrics, Array]:
+        played = program.play(carry, what, np.full((program.blocks, 1), until))
+        wait(played)
+        return played
+
+    carry, _, policy = play(0)  # compiles, and plays nothing
+    tell = on_checkpoint or (lambda done: None)
+    tell(0)
+    kept = []
+    for until in episodes:
+        carry, rows, policy = play(until)
+        kept.append(jax.tree.map(np.asarray, rows))
+        tell(until)
+    metrics = jax.tree.map(lambda *leaves: np.moveaxis(np.concatenate(leaves), 0, 1)[:count], *kept)
+
+    def every(tree: Any) -> Any:
+        return jax.tree.map(lambda x: np.broadcast_to(x, (count, *np.shape(x))), tree)
+
+    history = history_of(
+        metrics,
+        every(np.asarray(episodes, np.int32)),
+        policy[:count],
+        learner._replace(setting=every(learner.setting)),
+        every(comparators),
+    )
+    return jax.tree.map(jnp.asarray, history)

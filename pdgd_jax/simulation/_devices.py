@@ -1,0 +1,51 @@
+"""The devices of this process: every core of a CPU is one."""
+
+import contextlib
+import os
+
+import jax
+
+__all__ = ["local_devices", "use_cores", "use_every_core"]
+
+
+def local_devices(number: int | None = None) -> list[jax.Device]:
+    """The devices of this process, or so many of them.
+
+    Raises:
+      ValueError: if there are fewer.
+    """
+    found = jax.local_devices()
+    if number is None:
+        return found
+    if not 1 <= number <= len(found):
+        raise ValueError(
+            f"there are {len(found)} devices, so that their number is from 1 to {len(found)}; "
+            f"got {number}. (On a CPU, jax_num_cpu_devices says how many, before JAX starts.)"
+        )
+    return found[:number]
+
+
+def use_every_core() -> None:
+    """Make every core a device of its own, so that lanes are sharded over all of them.
+
+    Must come before JAX computes anything. A number of devices that was chosen already, with
+    `JAX_NUM_CPU_DEVICES` say, is kept.
+    """
+    if jax.config.values["jax_num_cpu_devices"] < 1:
+        affinity = getattr(os, "sched_getaffinity", None)  # what a scheduler left us; not on macOS
+        cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+        jax.config.update("jax_num_cpu_devices", cores)
+    # XLA reads from NPROC how many threads share the operations of one program. An episode is made
+    # of operations that are far too small to share: handing them around takes half the speed.
+    os.environ.setdefault("NPROC", "1")
+
+
+def use_cores(number: int) -> None:
+    """Make no more devices of a CPU than are used; does nothing once JAX has computed something.
+
+    XLA has a thread for each device, and one without a program of its own takes operations of
+    another's: a single program on one of two devices loses a third of its speed to that.
+    """
+    if 1 <= number < jax.config.values["jax_num_cpu_devices"]:
+        with contextlib.suppress(RuntimeError):
+            jax.config.update("jax_num_cpu_devices", number)

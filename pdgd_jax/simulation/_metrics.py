@@ -1,0 +1,452 @@
+r"""What is measured while a run goes on, in memory that does not depend on its length.
+
+With $q_t = q^{P, \pi_t}$ the true occupancy of the policy that was played, computed exactly, and
+$\hat q_t$ what the learner believed. Everything is cumulative over episodes, or the worst so far.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from pdgd_jax import theory
+from pdgd_jax._internal.pytree import pytree
+from pdgd_jax._internal.sums import Compensated
+from pdgd_jax.learners import Info, Setting
+from pdgd_jax.models import CMDP, Layers, Outcome, Trajectory, occupancy_of, value_of, visited
+from pdgd_jax.processes import StochasticProcess
+from pdgd_jax.projection import ConfidenceSet, contains
+
+__all__ = ["Comparators", "Metrics", "Reference", "Worst", "init", "reference", "sums_of", "update"]
+
+
+@pytree
+class Comparators:
+    r"""What the players' interval regrets are measured against.
+
+    Args:
+      occupancies: `[n, L, S, A, S]`, for the primal player; for the paper's bounds to apply they
+        are occupancies of the true MDP, fixed before the run, such as $q^*$ and $q^\circ$ of an
+        adversary that does not depend on chance or on policies.
+      multipliers: `[d, m]`, for the dual player.
+    """
+
+    occupancies: Float[Array, "n layers states actions states"]
+    multipliers: Float[Array, "d m"]
+
+    @classmethod
+    def default(cls, cmdp: CMDP) -> "Comparators":
+        """No occupancy, since finding good ones is the oracle's work; 0 and each unit vector."""
+        L, S, A = cmdp.layers.shape
+        m, dtype = cmdp.num_constraints, cmdp.mdp.transition.dtype
+        units = jnp.concatenate([jnp.zeros((1, m), dtype), jnp.eye(m, dtype=dtype)])
+        return cls(jnp.zeros((0, L, S, A, S), dtype), units)
+
+
+class Worst(NamedTuple):
+    r"""The largest sum over any interval of episodes so far (Kadane).
+
+    Attributes:
+      ending: the largest over the intervals that end now.
+      lost: what rounding took from `ending`, as in `Compensated`.
+      value: the largest over all intervals.
+    """
+
+    ending: Float[Array, " n"]
+    lost: Float[Array, " n"]
+    value: Float[Array, " n"]
+
+    @classmethod
+    def none(cls, number: int, dtype: Any) -> "Worst":
+        """Before the first episode."""
+        least = jnp.full(number, -jnp.inf, dtype)
+        return cls(least, jnp.zeros(number, dtype), least)
+
+    def add(
+        self, terms: Float[Array, " n"], first: Any = 0.0, toll: Float[Array, ""] | float = 0.0
+    ) -> "Worst":
+        """After one more episode.
+
+        Args:
+          terms: of the episode.
+          first: what an interval that begins with this episode has to start with.
+          toll: what an interval that ends with this episode has to pay.
+        """
+        begins = self.ending < first
+        before = jnp.where(begins, first, self.ending)
+        step = terms - jnp.where(begins, 0, self.lost)
+        ending = before + step
+        lost = (ending - before) - step
+        return Worst(ending, lost, jnp.maximum(self.value, ending - toll))
+
+
+class Metrics(NamedTuple):
+    r"""Everything that is measured.
+
+    Attributes:
+      sums: `[n]`, the cumulative numbers, which `sums_of` names.
+      multipliers: `[m]`, $\lambda_{t+1}$.
+      largest_multiplier: $\max_\tau \|\lambda_\tau\|_1$.
+      highest_multiplier: $\max_{\tau, i} \lambda_{\tau, i}$.
+      largest_increment: $\max_\tau \|\lambda_{\tau+1}\|_1 - \|\lambda_\tau\|_1$.
+      largest_loss: $\max_\tau \|\ell_\tau\|_\infty$.
+      epoch: the learner's epoch.
+      radius: of the confidence set, the mean over all pairs; one of 2 or more counts as 2.
+      covered: whether the true P was in every confidence set.
+      residual: the largest residual of a projection.
+      infeasibility: how far $\hat q_t$ was from its set $\Delta(\mathcal P_i)$ at worst.
+      most_iterations: of one projection.
+      unconverged: how many projections did not converge.
+      primal: worst interval regret $\sum \ell_t^\top (q_t - q)$ for each comparator.
+      descent: worst interval regret $\sum \ell_t^\top (\hat q_t - q)$ for each comparator.
+      dual: worst interval regret $\sum (\lambda - \lambda_t)^\top G_t^\top \hat q_t$ for each one.
+      primal_excess: the most by which `primal` exceeds an interval's own bound; minus infinity for
+        a learner without bounds, and so the next two.
+      descent_excess: likewise of `descent`.
+      dual_excess: likewise of `dual`.
+      deviation: $\max_\tau |\sum_{s \le \tau} \lambda_s^\top (G_s - \bar G)^\top q| / (\sqrt \tau
+        \max_{s \le \tau} \|\lambda_s\|_1)$ for each comparator; 0 if constraints are adversarial.
+      margin: $\min_{\tau, i} -[G_\tau^\top q]_i$ for each comparator.
+      reward_sum: `[L, S, A]`, $\sum_\tau r_\tau$; None if rewards are stochastic.
+      constraint_sum: `[m, L, S, A]`, $\sum_\tau G_\tau$; None if constraints are stochastic.
+      constraint_max: `[m, L, S, A]`, $\max_\tau G_\tau$, entry by entry; likewise.
+    """
+
+    sums: Compensated
+    multipliers: Float[Array, " m"]
+    largest_multiplier: Float[Array, ""]
+    highest_multiplier: Float[Array, ""]
+    largest_increment: Float[Array, ""]
+    largest_loss: Float[Array, ""]
+    epoch: Int[Array, ""]
+    radius: Float[Array, ""]
+    covered: Bool[Array, ""]
+    residual: Float[Array, ""]
+    infeasibility: Float[Array, ""]
+    most_iterations: Int[Array, ""]
+    unconverged: Int[Array, ""]
+    primal: Worst
+    descent: Worst
+    dual: Worst
+    primal_excess: Worst
+    descent_excess: Worst
+    dual_excess: Worst
+    deviation: Float[Array, " n"]
+    margin: Float[Array, " n"]
+    reward_sum: Compensated | None
+    constraint_sum: Compensated | None
+    constraint_max: Float[Array, "m layers states actions"] | None
+
+
+# The cumulative numbers, in the order of the vector in which they are carried: how many there are
+# of each, one, one for each constraint, or one for each occupancy to compare with.
+_SUMS = {
+    "reward": "one",
+    "sampled_reward": "one",
+    "model_error": "one",
+    "iterations": "one",
+    "dual_utility": "one",
+    "violation": "constraint",
+    "positive_violation": "constraint",
+    "believed_violation": "constraint",
+    "reward_deviation": "comparator",
+    "constraint_deviation": "comparator",
+}
+
+
+def sums_of(metrics: Metrics) -> dict[str, Compensated]:
+    r"""The cumulative numbers by name; leading axes are kept.
+
+    "reward" $\sum r_t^\top q_t$, "sampled_reward" of the trajectories, "model_error"
+    $\sum \|q_t - \hat q_t\|_1$, "iterations" of the projections, "dual_utility"
+    $\sum \lambda_t^\top G_t^\top q_t$; for each constraint "violation" $\sum G_t^\top q_t$,
+    "positive_violation" $\sum [G^\top q_t]_+$ with $G = \bar G$ if constraints are stochastic and
+    $G_t$ else, and "believed_violation" $\sum G_t^\top \hat q_t$; for each comparator
+    "reward_deviation" $\sum (r_t - \bar r)^\top q$ and "constraint_deviation"
+    $\sum \lambda_t^\top (G_t - \bar G)^\top q$, 0 unless they are stochastic.
+    """
+    sizes = {"constraint": metrics.multipliers.shape[-1], "comparator": metrics.margin.shape[-1]}
+    found, begin = {}, 0
+    for name, per in _SUMS.items():
+        size = sizes.get(per, 1)
+        where: Any = begin if per == "one" else slice(begin, begin + size)
+        found[name] = Compensated(*(part[..., where] for part in metrics.sums))
+        begin += size
+    return found
+
+
+class Reference(NamedTuple):
+    """What every episode of a run is measured against; computed once, before the first.
+
+    Attributes:
+      marginals: `[n, L, S, A]`, of the occupancies to compare with.
+      multipliers: `[d, m]`, to compare with.
+      reward: `[L, S, A]`, the mean; None if rewards are adversarial.
+      constraints: `[m, L, S, A]`, the mean; None if constraints are adversarial.
+      mean_reward: `[n]`, what the comparators earn in the mean; None likewise.
+      mean_costs: `[n, m]`, what they cost in the mean; None likewise.
+      pace: the terms of the bounds on interval regrets; None for a learner without bounds.
+    """
+
+    marginals: Float[Array, "n layers states actions"]
+    multipliers: Float[Array, "d m"]
+    reward: Float[Array, "layers states actions"] | None
+    constraints: Float[Array, "m layers states actions"] | None
+    mean_reward: Float[Array, " n"] | None
+    mean_costs: Float[Array, "n m"] | None
+    pace: theory.Pace | None
+
+
+def reference(cmdp: CMDP, comparators: Comparators, setting: Setting | None) -> Reference:
+    """What to measure against, for `update`."""
+    dtype = cmdp.mdp.transition.dtype
+    marginals = comparators.occupancies.sum(-1)
+    mask = cmdp.layers.action_mask
+    reward = constraints = mean_reward = mean_costs = None
+    if isinstance(cmdp.rewards, StochasticProcess):
+        reward = jnp.where(mask, cmdp.rewards.mean(), 0).astype(dtype)
+        mean_reward = _dot(reward[None], marginals)[0]
+    if isinstance(cmdp.constraints, StochasticProcess):
+        constraints = jnp.where(mask[None], cmdp.constraints.mean(), 0).astype(dtype)
+        mean_costs = _dot(constraints, marginals).T
+    return Reference(
+        marginals,
+        comparators.multipliers,
+        reward,
+        constraints,
+        mean_reward,
+        mean_costs,
+        _pace(setting, cmdp.num_constraints, dtype),
+    )
+
+
+def _pace(setting: Setting | None, num_constraints: int, dtype: Any) -> theory.Pace | None:
+    if setting is None or setting.rates is None:
+        return None
+    if setting.num_episodes is None or setting.delta is None:
+        return None
+    layers = setting.layers
+    sizes = layers.num_layers, layers.num_states, layers.num_actions, layers.num_triples
+    numbers = (*sizes, setting.num_episodes, setting.delta, *setting.rates)
+    pace = theory.pace(*(jnp.asarray(n, dtype) for n in numbers), num_constraints=num_constraints)
+    return theory.Pace(*(jnp.asarray(number, dtype) for number in pace))
+
+
+def init(cmdp: CMDP, comparators: Comparators) -> Metrics:
+    """Before the first episode."""
+    m, shape, dtype = cmdp.num_constraints, cmdp.layers.shape, cmdp.mdp.transition.dtype
+    none, count = jnp.zeros((), dtype), jnp.zeros((), jnp.int32)
+    n, d = len(comparators.occupancies), len(comparators.multipliers)
+    sizes = {"constraint": m, "comparator": n}
+    fixed = isinstance(cmdp.constraints, StochasticProcess)
+    return Metrics(
+        sums=Compensated.zeros(sum(sizes.get(per, 1) for per in _SUMS.values()), dtype),
+        multipliers=jnp.zeros(m, dtype),
+        largest_multiplier=none,
+        highest_multiplier=none,
+        largest_increment=none,
+        largest_loss=none,
+        epoch=count,
+        radius=none,
+        covered=jnp.ones((), bool),
+        residual=none,
+        infeasibility=none,
+        most_iterations=count,
+        unconverged=count,
+        primal=Worst.none(n, dtype),
+        descent=Worst.none(n, dtype),
+        dual=Worst.none(d, dtype),
+        primal_excess=Worst.none(n, dtype),
+        descent_excess=Worst.none(n, dtype),
+        dual_excess=Worst.none(d, dtype),
+        deviation=jnp.zeros(n, dtype),
+        margin=jnp.full(n, jnp.inf, dtype),
+        reward_sum=(
+            None if isinstance(cmdp.rewards, StochasticProcess) else Compensated.zeros(shape, dtype)
+        ),
+        constraint_sum=None if fixed else Compensated.zeros((m, *shape), dtype),
+        constraint_max=None if fixed else jnp.full((m, *shape), -jnp.inf, dtype),
+    )
+
+
+def update(
+    metrics: Metrics,
+    cmdp: CMDP,
+    against: Reference,
+    episode: Int[Array, ""],
+    policy: Float[Array, "layers states actions"],
+    trajectory: Trajectory,
+    outcome: Outcome,
+    info: Info,
+) -> Metrics:
+    """After one more episode, the one with the number `episode` (0, 1, ...)."""
+    dtype = metrics.multipliers.dtype
+    policy = policy.astype(dtype)
+    occupancy = occupancy_of(cmdp.mdp, policy)
+    believed = occupancy if info.occupancy is None else info.occupancy.astype(dtype)
+    cost = value_of(outcome.constraints, occupancy)
+    believed_cost = value_of(outcome.constraints, believed)
+    harm = cost if against.constraints is None else value_of(against.constraints, occupancy)
+    multipliers = jnp.zeros_like(metrics.multipliers)
+    if info.multipliers is not None:
+        multipliers = info.multipliers.astype(dtype)
+    iterations = jnp.zeros((), dtype)
+    if info.projection is not None:
+        iterations = info.projection.iterations.astype(dtype)
+    deviations, margin = _of_comparators(against, outcome, multipliers)
+    terms = {
+        "reward": value_of(outcome.reward, occupancy),
+        "sampled_reward": _sampled_reward(cmdp.layers, trajectory, outcome.reward),
+        "model_error": jnp.abs(occupancy - believed).sum(),
+        "iterations": iterations,
+        "dual_utility": (multipliers * cost).sum(),
+        "violation": cost,
+        "positive_violation": jnp.maximum(harm, 0),
+        "believed_violation": believed_cost,
+        **deviations,
+    }
+    sums = metrics.sums.add(jnp.concatenate([jnp.atleast_1d(terms[name]) for name in _SUMS]))
+    changes: dict[str, Any] = {"sums": sums, "margin": jnp.minimum(metrics.margin, margin)}
+    changes |= _of_multipliers(metrics, info, multipliers)
+    changes |= _of_deviations(metrics, sums, multipliers, episode)
+    changes |= _of_duals(metrics, against, multipliers, believed_cost)
+    changes |= _of_losses(metrics, against, outcome, info, occupancy, believed)
+    changes |= _of_learner(metrics, cmdp, info, believed)
+    if metrics.reward_sum is not None:
+        changes["reward_sum"] = metrics.reward_sum.add(outcome.reward)
+    if metrics.constraint_sum is not None and metrics.constraint_max is not None:
+        changes["constraint_sum"] = metrics.constraint_sum.add(outcome.constraints)
+        changes["constraint_max"] = jnp.maximum(metrics.constraint_max, outcome.constraints)
+    new = metrics._replace(**changes)
+    return jax.tree.map(lambda x, old: x.astype(old.dtype), new, metrics)
+
+
+def _dot(values: Array, marginals: Array) -> Array:
+    """Of each table `[k, L, S, A]` with each marginal `[n, L, S, A]`, `[k, n]`."""
+    # A sum, not a matrix product: that one rounds as the number of threads has it.
+    return (values[:, None] * marginals[None]).sum((2, 3, 4))
+
+
+def _of_comparators(
+    against: Reference, outcome: Outcome, multipliers: Array
+) -> tuple[dict[str, Array], Array]:
+    """How far the comparators' rewards and costs are from their means, and their margins."""
+    none = jnp.zeros(len(against.marginals), multipliers.dtype)
+    if not len(against.marginals):
+        return {"reward_deviation": none, "constraint_deviation": none}, none
+    reward = constraint = none
+    if against.mean_reward is not None:
+        reward = _dot(outcome.reward[None], against.marginals)[0] - against.mean_reward
+    costs = _dot(outcome.constraints, against.marginals).T  # [n, m]
+    if against.mean_costs is not None:
+        constraint = (multipliers[None] * (costs - against.mean_costs)).sum(-1)
+    return {"reward_deviation": reward, "constraint_deviation": constraint}, -costs.max(-1)
+
+
+def _of_multipliers(metrics: Metrics, info: Info, multipliers: Array) -> dict[str, Array]:
+    if info.multipliers is None:
+        return {}
+    following = multipliers if info.next_multipliers is None else info.next_multipliers
+    size = jnp.abs(following).sum()
+    increment = size - jnp.abs(multipliers).sum()
+    return {
+        "multipliers": following,
+        "largest_multiplier": jnp.maximum(metrics.largest_multiplier, size),
+        "highest_multiplier": jnp.maximum(metrics.highest_multiplier, following.max()),
+        "largest_increment": jnp.maximum(metrics.largest_increment, increment),
+    }
+
+
+def _of_deviations(
+    metrics: Metrics, sums: Compensated, multipliers: Array, episode: Array
+) -> dict[str, Array]:
+    """Each prefix of the run against its own bound (Lemma 4)."""
+    deviation = jnp.abs(sums_of(metrics._replace(sums=sums))["constraint_deviation"].value)
+    # Of the multipliers up to this episode: those after the last one are this one's.
+    largest = jnp.maximum(metrics.largest_multiplier, jnp.abs(multipliers).sum())
+    scale = largest * jnp.sqrt((episode + 1).astype(multipliers.dtype))
+    share = jnp.where(scale > 0, deviation / jnp.where(scale > 0, scale, 1), 0)
+    return {"deviation": jnp.maximum(metrics.deviation, share)}
+
+
+def _of_duals(
+    metrics: Metrics, against: Reference, multipliers: Array, believed_cost: Array
+) -> dict[str, Worst]:
+    distance = against.multipliers - multipliers[None]
+    gains = (distance * believed_cost[None]).sum(-1)
+    changes = {"dual": metrics.dual.add(gains)}
+    if against.pace is not None:
+        first = -against.pace.dual_start * jnp.square(distance).sum(-1)
+        changes["dual_excess"] = metrics.dual_excess.add(gains - against.pace.dual_step, first)
+    return changes
+
+
+def _of_losses(
+    metrics: Metrics,
+    against: Reference,
+    outcome: Outcome,
+    info: Info,
+    occupancy: Array,
+    believed: Array,
+) -> dict[str, Any]:
+    loss = -outcome.reward if info.loss is None else info.loss.astype(occupancy.dtype)
+    size = jnp.abs(loss).max()
+    largest = jnp.maximum(metrics.largest_loss, size)
+    changes: dict[str, Any] = {"largest_loss": largest}
+    if not len(against.marginals):
+        return changes
+    theirs = _dot(loss[None], against.marginals)[0]
+    primal, descent = value_of(loss, occupancy) - theirs, value_of(loss, believed) - theirs
+    changes["primal"] = metrics.primal.add(primal)
+    changes["descent"] = metrics.descent.add(descent)
+    if against.pace is not None:
+        pace = against.pace
+        step = pace.primal_step * jnp.where(
+            largest > 0, size**2 / jnp.where(largest > 0, largest, 1), 0
+        )
+        toll = largest * pace.primal_end
+        changes["descent_excess"] = metrics.descent_excess.add(descent - step, toll=toll)
+        toll = largest * (pace.primal_end + pace.error)
+        changes["primal_excess"] = metrics.primal_excess.add(primal - step, toll=toll)
+    return changes
+
+
+def _of_learner(metrics: Metrics, cmdp: CMDP, info: Info, believed: Array) -> dict[str, Array]:
+    """What the learner tells of its confidence set and its projection."""
+    changes: dict[str, Array] = {}
+    if info.epoch is not None:
+        changes["epoch"] = info.epoch
+    if info.confidence is not None:
+        dtype = believed.dtype
+        inside = contains(info.confidence, cmdp.mdp.transition)
+        changes["covered"] = metrics.covered & inside
+        pairs = cmdp.layers.action_mask.sum().astype(dtype)
+        changes["radius"] = jnp.minimum(info.confidence.radius, 2).sum() / pairs
+        excess = _infeasibility(cmdp.layers, believed, info.confidence)
+        changes["infeasibility"] = jnp.maximum(metrics.infeasibility, excess)
+    if info.projection is not None:
+        found = info.projection
+        changes["residual"] = jnp.maximum(metrics.residual, found.residual.astype(believed.dtype))
+        changes["most_iterations"] = jnp.maximum(metrics.most_iterations, found.iterations)
+        changes["unconverged"] = metrics.unconverged + ~found.converged
+    return changes
+
+
+def _sampled_reward(layers: Layers, trajectory: Trajectory, reward: Array) -> Array:
+    """What the episode that was played earned."""
+    return jnp.where(visited(layers, trajectory), reward, 0).sum()
+
+
+def _infeasibility(layers: Layers, occupancy: Array, confidence: ConfidenceSet) -> Array:
+    r"""The largest violation of any constraint of $\Delta(\mathcal P)$, whatever a solver says."""
+    mass = occupancy.sum(-1)  # [L, S, A]
+    leaving = mass.sum(-1)
+    entering = jnp.concatenate(
+        [jnp.eye(1, leaving.shape[1], dtype=mass.dtype), occupancy.sum((1, 2))[:-1]]
+    )
+    flow = jnp.where(layers.decision_mask, jnp.abs(leaving - entering), 0).max()
+    away = jnp.abs(occupancy - confidence.center * mass[..., None]).sum(-1)
+    # A radius above 2 allows everything, and the mass of a pair is at most 1.
+    ball = (away - confidence.radius * mass).max()
+    return jnp.maximum(jnp.maximum(flow, ball), -occupancy.min())

@@ -1,0 +1,31 @@
+"""Instances, learners, settings and seeds crossed: planned, played, saved, resumed."""
+
+from pdgd_jax.sweeps._cluster import join, leave
+from pdgd_jax.sweeps._configuration import Configuration, builtin_names, read_configuration
+from pdgd_jax.sweeps._costs import Cost, cost_of_plan, cost_of_run, free_bytes
+from pdgd_jax.sweeps._executor import Interrupted, Report, sweep
+from pdgd_jax.sweeps._folder import StoreError, WriteError, open_results
+from pdgd_jax.sweeps._plan import Cell, Plan, plan_of
+from pdgd_jax.sweeps._status import sweep_status
+
+__all__ = [
+    "Cell",
+    "Configuration",
+    "Cost",
+    "Interrupted",
+    "Plan",
+    "Report",
+    "StoreError",
+    "WriteError",
+    "builtin_names",
+    "cost_of_plan",
+    "cost_of_run",
+    "free_bytes",
+    "join",
+    "leave",
+    "open_results",
+    "plan_of",
+    "read_configuration",
+    "sweep",
+    "sweep_status",
+]

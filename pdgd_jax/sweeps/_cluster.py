@@ -1,0 +1,95 @@
+"""Several processes as one sweep."""
+
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+__all__ = ["agree", "join", "leave"]
+
+
+def join(
+    coordinator: str | None = None,
+    num_processes: int | None = None,
+    process_id: int | None = None,
+    say: Callable[[str], None] = print,
+) -> None:
+    """Become one of several processes; must come before JAX computes anything.
+
+    Args:
+      coordinator: `host:port` of process 0; None if a cluster (SLURM, MPI, Kubernetes, TPU) tells.
+      num_processes: how many there are.
+      process_id: from 0.
+      say: is told what it waits for.
+
+    Raises:
+      ValueError: if only some of the three are given, or they make no sense.
+    """
+    given = {
+        "--coordinator": coordinator,
+        "--num-processes": num_processes,
+        "--process-id": process_id,
+    }
+    missing = [name for name, value in given.items() if value is None]
+    if 0 < len(missing) < 3:
+        raise ValueError(
+            f"{' and '.join(missing)} must be given too: {', '.join(given)} go together."
+        )
+    if num_processes is not None and process_id is not None:
+        if not 0 <= process_id < num_processes:
+            raise ValueError(
+                f"--process-id is from 0 to {num_processes - 1} if there are {num_processes} "
+                f"processes; got {process_id}."
+            )
+        assert coordinator is not None
+        host, _, port = coordinator.rpartition(":")
+        if not host or not port.isdigit():
+            raise ValueError(f"--coordinator looks like host:1234; got {coordinator!r}.")
+        if process_id == 0:
+            _check_free(int(port))
+        say(f"waiting until all {num_processes} processes are here, five minutes at most")
+    try:
+        jax.distributed.initialize(coordinator, num_processes, process_id)
+    except (RuntimeError, ValueError) as error:
+        if coordinator is not None:
+            raise
+        raise ValueError(
+            "no cluster was found that says which process this is; give --coordinator, "
+            f"--num-processes and --process-id ({str(error).splitlines()[0]})"
+        ) from None
+
+
+def _check_free(port: int) -> None:
+    """Look whether process 0 can listen there: JAX would crash."""
+    both = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
+    try:
+        socket.create_server(("", port), family=family, dualstack_ipv6=both).close()
+    except (OSError, OverflowError) as error:  # in use; not allowed; above 65535
+        reason = str(getattr(error, "strerror", error)).partition(" (")[0]
+        raise ValueError(
+            f"process 0 cannot listen on port {port} ({reason}); choose another for --coordinator."
+        ) from None
+
+
+def leave() -> None:
+    """Go on alone, once all processes have asked to; from then on the death of one ends no other.
+
+    JAX would kill all others for it, without a word that a user understands, since they might wait
+    for each other's numbers; those of a sweep do not. On GPUs and TPUs that is left as it is: their
+    clients need the connection as long as they live.
+    """
+    if jax.default_backend() == "cpu":
+        jax.distributed.shutdown()
+
+
+def agree(good: bool) -> bool:
+    """What process 0 says, in all processes, once all have asked."""
+    if jax.process_count() == 1:
+        return good
+    from jax.experimental import multihost_utils
+
+    said: Any = multihost_utils.broadcast_one_to_all(np.int32(good))
+    return bool(said)

@@ -1,0 +1,172 @@
+"""From the rows of finished blocks to one Dataset."""
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from pdgd_jax.results import VARIABLES, dataset_of, evaluate, versions
+from pdgd_jax.simulation import (
+    History,
+    checkpoint_episodes,
+    from_arrays,
+    history_of,
+    stacked,
+    start,
+)
+from pdgd_jax.sweeps._plan import DIMS, Block, Group, Lane, Plan
+
+if TYPE_CHECKING:
+    import xarray
+
+__all__ = ["gather"]
+
+Arrays = dict[str, np.ndarray]
+
+
+def gather(
+    plan: Plan, rows: Callable[[Block], Arrays], policy: Callable[[Block], np.ndarray]
+) -> "xarray.Dataset":
+    """Evaluate all runs, and put them where they belong.
+
+    Args:
+      plan: what was played.
+      rows: the metrics of a block, `[checkpoints, lanes, ...]` by name.
+      policy: the last policies of a block, `[lanes, L, S, A]`.
+
+    Returns:
+      The Dataset that `sweep` promises.
+    """
+    full = _Full(plan)
+    for group in plan.groups:
+        # Runs of one instance and horizon are evaluated together: they share linear programs.
+        found: dict[tuple[int, int], list[tuple[Lane, History]]] = {}
+        for block in group.blocks:
+            for lane, history in _histories(plan, group, block, rows(block), policy(block)):
+                found.setdefault((lane.cell.instance, lane.cell.horizon), []).append(
+                    (lane, history)
+                )
+        for runs in found.values():
+            lanes = [lane for lane, _ in runs]
+            history = jax.tree.map(lambda *leaves: np.stack(leaves), *[run for _, run in runs])
+            cmdp = plan.cmdp_of(group, lanes[0].cell)
+            full.put(lanes, dataset_of(history, evaluate(history, cmdp), dims=("lane",)))
+    return full.dataset()
+
+
+def _histories(
+    plan: Plan, group: Group, block: Block, rows: Arrays, policy: Any
+) -> list[tuple[Lane, History]]:
+    episodes = checkpoint_episodes(block.horizon, plan.configuration.checkpoints)
+    whats = {cell: plan.what(group, cell) for cell in {lane.cell for lane in block.lanes}}
+    what = stacked([whats[lane.cell] for lane in block.lanes])
+    one: Any = jax.eval_shape(
+        lambda w: start(jax.random.key(0), *w).metrics, whats[block.lanes[0].cell]
+    )
+    size = (len(episodes), len(block.lanes))
+    like = jax.tree.map(lambda x: jax.ShapeDtypeStruct((*size, *x.shape), x.dtype), one)
+    metrics = jax.tree.map(lambda x: np.moveaxis(x, 0, 1), from_arrays(like, rows))
+    ends: Any = np.broadcast_to(np.array(episodes, np.int32), size[::-1])
+    together = history_of(metrics, ends, policy[: len(block.lanes)], what.learner, what.comparators)
+    return [
+        (lane, jax.tree.map(lambda x, i=i: np.asarray(x)[i], together))
+        for i, lane in enumerate(block.lanes)
+    ]
+
+
+class _Full:
+    """The arrays of the results, filled piece by piece."""
+
+    def __init__(self, plan: Plan) -> None:
+        asked = self.asked = plan.configuration
+        L, S, A = np.max([group.shape for group in plan.groups], axis=0)
+        self.lengths: dict[str, int] = {
+            "instance": len(asked.instances),
+            "learner": len(asked.learners),
+            **{name: len(getattr(asked, name)) for name in DIMS[2:6]},
+            "seed": asked.seeds,
+            "checkpoint": asked.checkpoints,
+            "constraint": max(group.num_constraints for group in plan.groups),
+            "layer": int(L),
+            "state": int(S),
+            "action": int(A),
+        }
+        self.theorems: dict[str, str] = {}
+        self.pieces: list[tuple[list[Lane], xarray.Dataset]] = []
+
+    def put(self, lanes: list[Lane], dataset: "xarray.Dataset") -> None:
+        names, theorems = dataset.certificate.values, dataset.theorem.values
+        self.theorems |= dict(zip(names.tolist(), theorems.tolist(), strict=True))
+        self.pieces.append((lanes, dataset))
+
+    def dataset(self) -> "xarray.Dataset":
+        import xarray
+
+        asked = self.asked
+        self.lengths["certificate"] = len(self.theorems)
+        variables = {
+            name: ((*DIMS, *axes), self._values(name, axes), {"long_name": what, "units": unit})
+            for name, (axes, what, unit) in VARIABLES.items()
+        }
+        episodes = [checkpoint_episodes(T, asked.checkpoints) for T in asked.horizon]
+        played = {"long_name": "episodes played", "units": "episodes"}
+        coordinates = {
+            "instance": [entry.label for entry in asked.instances],
+            "learner": list(asked.learners),
+            "rates": list(asked.rates_labels),
+            "delta": ("delta", np.array(asked.delta, float), {"units": "1"}),
+            "confidence_scale": (
+                "confidence_scale",
+                np.array(asked.confidence_scale, float),
+                {"units": "1"},
+            ),
+            "horizon": ("horizon", np.array(asked.horizon), {"units": "episodes"}),
+            "seed": np.arange(asked.seeds),
+            "episode": (("horizon", "checkpoint"), np.array(episodes), played),
+            "certificate": list(self.theorems),
+            "theorem": ("certificate", list(self.theorems.values())),
+        }
+        attributes = {
+            "configuration": json.dumps(asked.as_dict()),
+            "versions": json.dumps(versions()),
+            "key": asked.key,
+        }
+        return xarray.Dataset(variables, coordinates, attributes)
+
+    def _values(self, name: str, axes: tuple[str, ...]) -> np.ndarray:
+        first = self.pieces[0][1][name].values
+        text = first.dtype.kind == "U"
+        size = [self.lengths[axis] for axis in (*DIMS, *axes)]
+        full = np.full(size, _MISSING.get(name, ""), object)
+        if not text:
+            padded = first.dtype.kind == "f"
+            full = np.full(size, np.nan) if padded else np.zeros(size, first.dtype)
+        for lanes, dataset in self.pieces:
+            values = dataset[name].values
+            where = tuple(np.arange(n) for n in values.shape[1:])
+            if axes == ("certificate",):
+                order = list(self.theorems)
+                where = (np.array([order.index(c) for c in dataset.certificate.values.tolist()]),)
+            for lane, value in zip(lanes, values, strict=True):
+                target = full[self._place(lane)]
+                target[(..., *np.ix_(*where))] = value
+        return full.astype(str) if text else full
+
+    def _place(self, lane: Lane) -> tuple[Any, ...]:
+        """Where a lane belongs: one place, or all along the settings that its learner ignores."""
+        cell = lane.cell
+        return tuple(
+            slice(None)
+            if axis in cell.repeats
+            else slice(at := (lane.seed if axis == "seed" else getattr(cell, axis)), at + 1)
+            for axis in DIMS
+        )
+
+
+# What a certificate says where the paper has no such guarantee.
+_MISSING = {
+    "certificate_status": "does not apply",
+    "certificate_reason": "a guarantee for another kind of rewards or constraints",
+}

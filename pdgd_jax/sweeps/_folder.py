@@ -1,0 +1,614 @@
+"""A sweep on disk: what was asked, the chunks that are finished, and the results.
+
+```
+DIR/manifest.json                        what was asked: identity, plan, created; written once
+DIR/lock                                 held (flock) by the process that writes; lock-1, lock-2,
+                                         ... by those that help it
+DIR/now.json                             what the process that writes is doing, for those who look;
+                                         now-1.json, ... of its helpers; gone when they end
+DIR/blocks/NAME/carry-00003.zarr.zip     how to go on after chunk 3
+DIR/blocks/NAME/rows-00003.zarr.zip      the metric rows that chunk 3 added
+DIR/blocks/NAME/chunk-00003.json         says that chunk 3 is complete, with sizes and checksums
+DIR/results.zarr                         the Dataset, `xarray.open_zarr` reads it
+```
+
+Every file is written aside, flushed to the disk and renamed, so that it is there whole or not at
+all. `chunk-N.json` is renamed last: a chunk without it does not exist, and one with it is complete.
+The rows of a chunk are a Zarr store of their own, in one file (xarray opens it through
+`zarr.storage.ZipStore`): appending is then one rename, where rows appended to shared arrays would
+change many files that no rename can publish together. `results.zarr` is a folder, which a rename
+cannot replace; it may therefore be missing for a moment, never half written, and is always made
+from the chunks. Every file has a sha256 checksum, JSON files in themselves, so that damage is found
+whenever something is read. Nothing is pickled, and no file but `manifest.json`, `lock` and
+`now.json` holds a time or a host: equal runs give equal bytes.
+
+The store knows nothing of learning. `identity` is whatever must be equal for a sweep to be resumed
+(configuration, versions, key), `plan` whatever a reader needs to know beside it (blocks, how many
+chunks each will have; kept as it was first planned: read `store.plan` when resuming), `facts` of a
+chunk whatever the progress consists of (episodes played, projections that did not converge): all
+three are JSON. The times in `progress()` are those of the files.
+
+A `StoreError` is for the user to decide (another sweep, in use, damaged); a `WriteError`, which is
+an `OSError`, says that the disk is full or broken. Both are one sentence.
+"""
+
+import contextlib
+import datetime
+import functools
+import itertools
+import json
+import os
+import re
+import shutil
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
+
+from pdgd_jax._internal.files import (
+    ASIDE,
+    DamagedError,
+    WriteError,
+    fingerprint,
+    pack,
+    plain,
+    publish,
+    read_checked,
+    read_sealed,
+    seal,
+    sync,
+    unpack,
+    writing,
+)
+
+if TYPE_CHECKING:  # a second that only those wait for who open results
+    import xarray
+
+__all__ = [
+    "BlockProgress",
+    "Chunk",
+    "Doing",
+    "Progress",
+    "Store",
+    "StoreError",
+    "WriteError",
+    "open_results",
+]
+
+Arrays = dict[str, np.ndarray]
+
+_FORMAT = 1
+_CHECKSUMS = ".checksums.json"  # in results.zarr, where readers of Zarr pass it over
+
+
+class StoreError(ValueError):
+    """Something about a store that its user has to decide: one sentence."""
+
+
+class Chunk(NamedTuple):
+    """A finished chunk of a block.
+
+    Attributes:
+      number: from 0.
+      carry: how to go on after it.
+      facts: as saved.
+    """
+
+    number: int
+    carry: Arrays
+    facts: dict[str, Any]
+
+
+class BlockProgress(NamedTuple):
+    """The finished chunks of a block, in order.
+
+    Attributes:
+      facts: as saved.
+      times: when each was saved, in seconds since 1970.
+    """
+
+    facts: tuple[dict[str, Any], ...]
+    times: tuple[float, ...]
+
+
+class Doing(NamedTuple):
+    """What a process that writes said last.
+
+    Attributes:
+      facts: as said.
+      time: when, in seconds since 1970.
+    """
+
+    facts: dict[str, Any]
+    time: float
+
+
+class Progress(NamedTuple):
+    """How far a sweep is.
+
+    Attributes:
+      blocks: those that have a finished chunk, by name.
+      running: whether a process is writing.
+      opened: when a process last began to write, in seconds since 1970.
+      has_results: whether there is a `results.zarr`.
+      doing: what the processes that write say, those that said something.
+    """
+
+    blocks: dict[str, BlockProgress]
+    running: bool
+    opened: float
+    has_results: bool
+    doing: tuple[Doing, ...] = ()
+
+
+class Store:
+    """The folder of a sweep; made by `Store.create` or `Store.open`.
+
+    Attributes:
+      path: the folder.
+      identity: what was asked.
+      plan: how it is cut into blocks and chunks.
+      created: when, as text.
+      damage: what was found damaged so far, one sentence each, naming the file.
+
+    Example:
+      >>> import tempfile, numpy as np
+      >>> folder = tempfile.mkdtemp() + "/sweep"
+      >>> with Store.create(folder, {"key": 0}) as store:
+      ...     store.save_chunk("b0", 0, {"state": np.arange(3)}, {"reward": np.ones((2, 1))})
+      >>> with Store.open(folder, {"key": 0}, write=True) as store:
+      ...     store.last_good("b0").carry, store.rows("b0")["reward"].shape
+      ({'state': array([0, 1, 2])}, (2, 1))
+      >>> Store.open(folder, {"key": 1})
+      Traceback (most recent call last):
+      pdgd_jax.sweeps._folder.StoreError: ... was made by another sweep: key: 0 there, 1 here.
+    """
+
+    def __init__(
+        self, path: Path, manifest: Mapping[str, Any], lock: int | None, member: int = 0
+    ) -> None:
+        self.path = path
+        self.identity: dict[str, Any] = manifest["identity"]
+        self.plan: dict[str, Any] = manifest["plan"]
+        self.created: str = manifest["created"]
+        self.damage: list[str] = []
+        self._lock = lock
+        self._now = path / _now_name(member)
+
+    @classmethod
+    def create(
+        cls, path: str | Path, identity: Mapping[str, Any], plan: Mapping[str, Any] | None = None
+    ) -> Self:
+        """Begin a sweep in a folder that is new or empty, and lock it.
+
+        Raises:
+          StoreError: if the folder holds anything, or another process uses it.
+          WriteError: if it cannot be written.
+        """
+        path = Path(path)
+        if path.exists() and not path.is_dir():
+            raise StoreError(f"{path} is not a folder; a sweep needs one of its own.")
+        manifest = {
+            "format": _FORMAT,
+            "identity": plain(identity),
+            "plan": plain(plan or {}),
+            "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        }
+        with writing(path):
+            path.mkdir(parents=True, exist_ok=True)
+        lock = _take_lock(path)
+        try:
+            # A process that was killed at once leaves a lock, and what it wrote aside.
+            others = [p.name for p in path.iterdir() if p.name != "lock" and p.suffix != ASIDE]
+            if "manifest.json" in others:
+                raise StoreError(f"{path} holds a sweep already.")
+            if others:
+                raise StoreError(
+                    f"{path} holds {min(others)}, which is no part of a sweep; choose a folder "
+                    "that is new or empty."
+                )
+            with writing(path):
+                publish(path, {"manifest.json": seal(manifest)})
+                sync(path.absolute().parent)
+        except BaseException:
+            os.close(lock)
+            raise
+        return cls(path, manifest, lock)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        identity: Mapping[str, Any] | None = None,
+        *,
+        write: bool = False,
+        member: int = 0,
+    ) -> Self:
+        """Open the folder of a sweep, to read or to go on.
+
+        Args:
+          path: the folder.
+          identity: what is asked now; None to take whatever is there.
+          write: whether to lock it and go on; reading needs no lock and disturbs no writer.
+          member: of several processes that write together, each its own blocks, 0 opens first and
+            keeps others away; members 1, 2, ... then open too.
+
+        Raises:
+          StoreError: if there is no sweep, its manifest is damaged, another was asked for, or
+            another process is writing.
+          WriteError: if the lock cannot be written.
+        """
+        path = Path(path)
+        manifest = _read_manifest(path, identity)
+        lock = None
+        if write:
+            lock = _take_lock(path, member)
+            for left in [] if member else list(path.rglob(f"*{ASIDE}")):  # by one that was killed
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
+            for folder in [] if member else path.glob("blocks/*"):
+                _give_up_old_carries(folder)
+            _forget(path / _now_name(member))  # what one said that was killed
+        return cls(path, manifest, lock, member)
+
+    def close(self) -> None:
+        """Free the lock; nothing can be saved from now on."""
+        if self._lock is not None:
+            _forget(self._now)
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._lock, 0)
+            os.close(self._lock)
+            self._lock = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def save_chunk(
+        self,
+        block: str,
+        chunk: int,
+        carry: Mapping[str, np.ndarray],
+        rows: Mapping[str, np.ndarray],
+        facts: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Publish a chunk: once this returns it is on the disk; if it fails, it was never there.
+
+        Args:
+          block: its name: letters, digits, `-` and `_`.
+          chunk: its number, from 0.
+          carry: what the next chunk needs: arrays of numbers or booleans.
+          rows: what was measured, with the checkpoints along the first axis.
+          facts: about the progress, for `progress()`.
+
+        Raises:
+          WriteError: if it could not be written, for example because the disk is full.
+        """
+        self._check_writable()
+        folder = self._folder(block)
+        files = {_carry(chunk): pack(carry), _rows(chunk): pack(rows, "checkpoint")}
+        record = {
+            "chunk": chunk,
+            "facts": plain(facts or {}),
+            "files": {name: fingerprint(content) for name, content in files.items()},
+        }
+        with writing(self.path):
+            if not folder.exists():
+                folder.mkdir(parents=True)
+                sync(folder.parent)
+                sync(self.path)
+            publish(folder, {**files, _record(chunk): seal(record)})
+            _give_up_old_carries(folder)
+
+    def say(self, facts: Mapping[str, Any]) -> None:
+        """Tell those who look what this process is doing; it matters to nobody if that fails."""
+        self._check_writable()
+        aside = self._now.with_name(f"{self._now.name}.{os.getpid()}{ASIDE}")
+        with contextlib.suppress(OSError):
+            aside.write_bytes(seal(plain(facts)))
+            os.replace(aside, self._now)
+
+    def last_good(self, block: str) -> Chunk | None:
+        """The newest chunk to go on from: it and all rows up to it are undamaged.
+
+        Whatever is damaged is named in `damage`, and overwritten when its chunk is saved again.
+        """
+        folder = self._folder(block)
+        newest = _newest(folder)
+        for record in reversed([record for record, _ in self._good(block)]):
+            number = record["chunk"]
+            file = folder / _carry(number)
+            if not file.exists() and not _is_kept(number, newest):
+                continue  # given up on purpose
+            with self._noting_damage():
+                carry = unpack(read_checked(file, record["files"][file.name]))
+                return Chunk(number, carry, record["facts"])
+        return None
+
+    def rows(self, block: str) -> Arrays:
+        """The rows of all chunks up to the first that is missing or damaged, one after another."""
+        parts = [rows for _, rows in self._good(block)]
+        names = parts[0] if parts else {}
+        return {name: np.concatenate([part[name] for part in parts]) for name in names}
+
+    def progress(self) -> Progress:
+        """How far the sweep is: quick, from the files alone, while another process writes."""
+        blocks = {}
+        for folder in sorted(self.path.glob("blocks/*")):
+            facts, times = [], []
+            with contextlib.suppress(DamagedError):  # or missing: that is where it ends
+                for chunk in itertools.count():
+                    file = folder / _record(chunk)
+                    facts.append(read_sealed(file)["facts"])
+                    times.append(file.stat().st_mtime)
+            if facts:
+                blocks[folder.name] = BlockProgress(tuple(facts), tuple(times))
+        lock, results = self.path / "lock", self.path / "results.zarr"
+        opened = lock.stat().st_mtime if lock.exists() else 0.0
+        writing = [file.name for file in sorted(self.path.glob("lock*")) if _is_locked(file)]
+        doing = []
+        for name in writing:
+            file = self.path / f"{name.replace('lock', 'now')}.json"
+            with contextlib.suppress(DamagedError, OSError):
+                doing.append(Doing(read_sealed(file), file.stat().st_mtime))
+        return Progress(blocks, bool(writing), opened, results.exists(), tuple(doing))
+
+    def is_writing(self, member: int) -> bool:
+        """Whether this one of several processes that write together is still there."""
+        return _is_locked(self.path / _lock_name(member))
+
+    def save_results(self, dataset: "xarray.Dataset") -> None:
+        """Publish a Dataset as `results.zarr`; what it replaces goes when it is complete.
+
+        The attribute `created` is left to the manifest, so that equal results are equal bytes.
+
+        Raises:
+          WriteError: if it could not be written; what was there before then still is.
+        """
+        self._check_writable()
+        final = self.path / "results.zarr"
+        aside, old = (self.path / f"{name}{ASIDE}" for name in ("results.zarr", "results.zarr.old"))
+        undated = dataset.copy()
+        undated.attrs.pop("created", None)
+        with writing(self.path):
+            try:
+                # The second format of Zarr: the third has no stable way to store strings.
+                undated.to_zarr(aside, zarr_format=2, consolidated=True)
+                files = sorted(path for path in aside.rglob("*") if path.is_file())
+                checksums = {
+                    path.relative_to(aside).as_posix(): fingerprint(path.read_bytes())
+                    for path in files
+                }
+                (aside / _CHECKSUMS).write_bytes(seal(checksums))
+                for path in (*aside.rglob("*"), aside):
+                    sync(path)
+                if final.exists():
+                    os.replace(final, old)
+                os.replace(aside, final)
+                sync(self.path)
+            finally:
+                shutil.rmtree(aside, ignore_errors=True)
+                shutil.rmtree(old, ignore_errors=True)
+
+    def _check_writable(self) -> None:
+        if self._lock is None:
+            raise StoreError(f"{self.path} was opened to read; open it with write=True to save.")
+
+    def _folder(self, block: str) -> Path:
+        if not re.fullmatch(r"[A-Za-z0-9_-]+", block):
+            raise ValueError(f"blocks are named with letters, digits, - and _; got {block!r}.")
+        return self.path / "blocks" / block
+
+    def _good(self, block: str) -> Iterator[tuple[dict[str, Any], Arrays]]:
+        """Records and rows of chunks 0, 1, ... up to the first that is missing or damaged."""
+        folder = self._folder(block)
+        with self._noting_damage():
+            for chunk in range(_newest(folder) + 1):
+                record = read_sealed(folder / _record(chunk))
+                name = _rows(chunk)
+                yield record, unpack(read_checked(folder / name, record["files"][name]))
+
+    @contextlib.contextmanager
+    def _noting_damage(self) -> Iterator[None]:
+        try:
+            yield
+        except DamagedError as error:
+            if str(error) not in self.damage:
+                self.damage.append(str(error))
+
+
+def open_results(path: str | Path) -> "xarray.Dataset":
+    """The results of a sweep, from its folder; every byte is checked before it is used.
+
+    Args:
+      path: the folder of the sweep.
+
+    Raises:
+      StoreError: if there are no results yet, or a file of theirs is damaged.
+    """
+    import xarray
+    import zarr
+
+    store = Store.open(path)
+    folder = store.path / "results.zarr"
+    if not folder.exists():
+        progress = store.progress()
+        if progress.running:
+            raise StoreError(
+                f"{store.path} has no results yet: the sweep is running{_share(store, progress)}; "
+                f"`pdgd status {store.path}` says how far it is, and results come at its end."
+            )
+        raise StoreError(f"{store.path} has no results yet; run the sweep again to finish it.")
+    try:
+        checksums = read_sealed(folder / _CHECKSUMS)
+        # What was checked is what is read: the files may be replaced at any moment.
+        files: Any = {
+            name: zarr.core.buffer.cpu.Buffer.from_bytes(read_checked(folder / name, expected))
+            for name, expected in checksums.items()
+        }
+    except DamagedError as error:
+        raise StoreError(
+            f"{str(error).removesuffix('.')}; run the sweep again to rebuild the results from its "
+            "chunks."
+        ) from None
+    memory = zarr.storage.MemoryStore(files)
+    dataset = xarray.open_zarr(memory, consolidated=True, decode_times=False)
+    return dataset.assign_attrs(created=store.created)
+
+
+def _share(store: Store, progress: Progress) -> str:
+    """How much of a sweep is saved, in words, if its plan says how many chunks there will be."""
+    blocks = [b for group in store.plan.get("groups", []) for b in group.get("blocks", {}).values()]
+    total = sum(block.get("chunks", 0) for block in blocks)
+    saved = sum(len(block.facts) for block in progress.blocks.values())
+    return f", {100 * saved // total}% of its chunks are saved" if total else ""
+
+
+def _read_manifest(path: Path, identity: Mapping[str, Any] | None) -> dict[str, Any]:
+    file = path / "manifest.json"
+    if not file.exists():
+        raise StoreError(f"there is no sweep in {path}: it has no manifest.json.")
+    try:
+        manifest: dict[str, Any] = read_sealed(file)
+    except DamagedError as error:
+        raise StoreError(
+            f"{str(error).removesuffix('.')}, and without it nobody knows what the chunks belong "
+            "to; put back a copy, or begin again in a new folder."
+        ) from None
+    if manifest["format"] != _FORMAT:
+        raise StoreError(
+            f"{path} is in format {manifest['format']} of a store; this version reads {_FORMAT}."
+        )
+    if identity is not None:
+        differences = list(_differences("", manifest["identity"], plain(identity)))
+        if differences:
+            raise StoreError(f"{path} was made by another sweep: {'; '.join(differences)}.")
+    return manifest
+
+
+# The files of a chunk
+
+
+def _name(kind: str, suffix: str, chunk: int) -> str:
+    return f"{kind}-{chunk:05d}.{suffix}"
+
+
+_carry = functools.partial(_name, "carry", "zarr.zip")
+_rows = functools.partial(_name, "rows", "zarr.zip")
+_record = functools.partial(_name, "chunk", "json")
+
+
+def _is_kept(chunk: int, newest: int) -> bool:
+    """Whether a carry is kept: the last two, and 0, 1, 3, 7, ... in case old rows are damaged."""
+    return chunk >= newest - 1 or chunk & (chunk + 1) == 0
+
+
+def _give_up_old_carries(folder: Path) -> None:
+    newest = _newest(folder)
+    for file in folder.glob("carry-*.zarr.zip"):
+        if not _is_kept(_number(file), newest):
+            file.unlink()
+
+
+def _newest(folder: Path) -> int:
+    """The newest chunk that was published; -1 if none was."""
+    return max((_number(file) for file in folder.glob("chunk-*.json")), default=-1)
+
+
+def _number(file: Path) -> int:
+    return int(file.name.partition("-")[2].partition(".")[0])
+
+
+# The lock
+
+
+def _lock_name(member: int) -> str:
+    return f"lock-{member}" if member else "lock"
+
+
+def _now_name(member: int) -> str:
+    return f"{_lock_name(member).replace('lock', 'now')}.json"
+
+
+def _forget(file: Path) -> None:
+    with contextlib.suppress(OSError):
+        if file.exists():
+            file.unlink()
+
+
+def _take_lock(path: Path, member: int = 0) -> int:
+    import fcntl  # not on Windows, where the rest of the package is still of use
+
+    with writing(path):
+        lock = os.open(path / _lock_name(member), os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        # `_is_locked` of a reader takes the lock for an instant: try for longer than that.
+        for last in (False, False, False, False, True):
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if last:
+                    holder = os.pread(lock, 500, 0).decode(errors="replace") or "another process"
+                    raise StoreError(
+                        f"{path} is in use by {holder}; wait for it, or stop it first."
+                    ) from None
+                time.sleep(0.02)
+        for other in [] if member else path.glob("lock-*"):
+            if _is_locked(other):
+                raise StoreError(
+                    f"{path} is in use by {other.read_text()}, which is left of an earlier sweep; "
+                    "wait for it, or stop it first."
+                )
+        with writing(path):
+            os.ftruncate(lock, 0)
+            os.write(lock, f"process {os.getpid()} on {socket.gethostname()}".encode())
+    except BaseException:
+        os.close(lock)
+        raise
+    return lock
+
+
+def _is_locked(file: Path) -> bool:
+    import fcntl
+
+    try:
+        lock = os.open(file, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
+
+
+# Identities
+
+
+def _differences(name: str, there: Any, here: Any) -> Iterator[str]:
+    """What differs between two identities, key by key."""
+    if isinstance(there, dict) and isinstance(here, dict):
+        for key in {**there, **here}:
+            inner = f"{name}.{key}" if name else key
+            if key not in here:
+                yield f"{inner}: {json.dumps(there[key])} there, absent here"
+            elif key not in there:
+                yield f"{inner}: absent there, {json.dumps(here[key])} here"
+            else:
+                yield from _differences(inner, there[key], here[key])
+    elif _is_table(there) and _is_table(here) and len(there) == len(here):
+        for index, (old, new) in enumerate(zip(there, here, strict=True)):
+            yield from _differences(f"{name}[{index}]", old, new)
+    elif there != here:
+        yield f"{name}: {json.dumps(there)} there, {json.dumps(here)} here"
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(entry, dict) for entry in value)

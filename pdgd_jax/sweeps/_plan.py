@@ -1,0 +1,432 @@
+"""What a sweep will play, decided before anything compiles: plain data, to print and to follow.
+
+A *lane* is one run: a cell (instance, learner, settings, horizon) and a seed. Lanes whose programs
+are the same form a *group*: numbers are leaves of that program, sizes are padded together, and only
+kinds (of process, of learner, of solver, the number of constraints) or far too different sizes ask
+for another one. Lanes of a group with one horizon are cut into *blocks* of equal width, which a
+device plays at once; a block is played in *chunks*, after each of which it is saved.
+
+All of it follows from the configuration and never from the machine: how many devices or processes
+play the blocks changes when they are played, and not one bit of what comes out.
+"""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from pdgd_jax.instances import depends_on_episodes
+from pdgd_jax.learners import Learner, make_learner, settings_of
+from pdgd_jax.models import CMDP
+from pdgd_jax.results import comparators_of
+from pdgd_jax.simulation import Comparators, What, check_run, checkpoint_episodes, start
+from pdgd_jax.sweeps._configuration import Configuration
+from pdgd_jax.sweeps._costs import bytes_of, compile_seconds, episode_seconds, lane_bytes
+
+__all__ = ["DIMS", "Block", "Cell", "Group", "Lane", "Plan", "plan_of", "stops_of", "width_of"]
+
+# The leading axes of the results; all but the last make a cell.
+DIMS = ("instance", "learner", "rates", "delta", "confidence_scale", "horizon", "seed")
+_SETTINGS = ("rates", "delta", "confidence_scale")
+
+# How often to save.
+_SAVE_SECONDS = 5.0
+
+# A block wider than this gains nothing.
+_MOST_LANES_CPU = 64
+_MOST_LANES = 4096
+_MEMORY_OF_BLOCK = 2**30
+
+
+class Cell(NamedTuple):
+    """Everything about a lane but its seed, as positions in the lists of the configuration.
+
+    A learner that has no use for a setting is played once: `repeats` names those settings, at
+    whose every value the results are the same.
+    """
+
+    instance: int
+    learner: int
+    rates: int
+    delta: int
+    confidence_scale: int
+    horizon: int
+    repeats: tuple[str, ...] = ()
+
+
+class Lane(NamedTuple):
+    """One run."""
+
+    cell: Cell
+    seed: int
+
+
+class Block(NamedTuple):
+    """Lanes that one device plays at once.
+
+    Attributes:
+      name: of its folder; made here, never of a configuration.
+      horizon: how many episodes each of its lanes has.
+      lanes: at most as many as the group is wide; the rest is filled with copies of the last.
+      chunks: the episodes at which each chunk stops.
+    """
+
+    name: str
+    horizon: int
+    lanes: tuple[Lane, ...]
+    chunks: tuple[tuple[int, ...], ...]
+
+    @property
+    def episodes(self) -> int:
+        """Those of all lanes together."""
+        return self.horizon * len(self.lanes)
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Lanes that share one compiled program.
+
+    Attributes:
+      name: of the group.
+      shape: the padded (L, S, A).
+      num_constraints: m.
+      processes: the kinds of the rewards and of the constraints.
+      instances: labels.
+      learners: names.
+      width: how many lanes a device plays at once.
+      stops: how many times a chunk stops to measure.
+      bytes_per_lane: what a lane takes in memory, estimated.
+      blocks: in the order in which they are played.
+    """
+
+    name: str
+    shape: tuple[int, int, int]
+    num_constraints: int
+    processes: tuple[str, str]
+    instances: tuple[str, ...]
+    learners: tuple[str, ...]
+    width: int
+    stops: int
+    bytes_per_lane: int
+    blocks: tuple[Block, ...]
+
+    @property
+    def lanes(self) -> int:
+        """How many lanes."""
+        return sum(len(block.lanes) for block in self.blocks)
+
+    @property
+    def episodes(self) -> int:
+        """Those of all lanes together."""
+        return sum(block.episodes for block in self.blocks)
+
+    @property
+    def bytes_per_device(self) -> int:
+        """What a device needs, estimated."""
+        return self.width * self.bytes_per_lane
+
+    def facts(self) -> dict[str, Any]:
+        """For people, and for JSON."""
+        return {
+            "name": self.name,
+            "learners": list(self.learners),
+            "instances": list(self.instances),
+            "shape": list(self.shape),
+            "constraints": self.num_constraints,
+            "processes": list(self.processes),
+            "lanes": self.lanes,
+            "width": self.width,
+            "episodes": self.episodes,
+            "bytes_per_device": self.bytes_per_device,
+            "blocks": {
+                block.name: {
+                    "horizon": block.horizon,
+                    "lanes": len(block.lanes),
+                    "chunks": len(block.chunks),
+                }
+                for block in self.blocks
+            },
+        }
+
+
+class Plan:
+    """The groups of a sweep, and what their lanes play.
+
+    Attributes:
+      configuration: what was asked.
+      groups: one compilation each.
+    """
+
+    def __init__(self, configuration: Configuration, groups: tuple[Group, ...], shop: "_Shop"):
+        self.configuration = configuration
+        self.groups = groups
+        self._shop = shop
+
+    @property
+    def lanes(self) -> int:
+        """How many runs are played."""
+        return sum(group.lanes for group in self.groups)
+
+    @property
+    def episodes(self) -> int:
+        """Those of all lanes together."""
+        return sum(group.episodes for group in self.groups)
+
+    def blocks(self) -> Iterator[tuple[Group, Block]]:
+        """All blocks, with their groups."""
+        return ((group, block) for group in self.groups for block in group.blocks)
+
+    def cmdp_of(self, group: Group, cell: Cell) -> CMDP:
+        """What a cell plays, padded as the group has it."""
+        return self._shop.padded(cell.instance, cell.horizon, group.shape)
+
+    def what(self, group: Group, cell: Cell) -> What:
+        """What a lane of this cell plays; leaves are NumPy arrays, alike for the whole group."""
+        return self._shop.what(cell, group.shape)
+
+    def facts(self) -> dict[str, Any]:
+        """For people, and for JSON."""
+        return {
+            "lanes": self.lanes,
+            "episodes": self.episodes,
+            "compilations": len(self.groups),
+            "groups": [group.facts() for group in self.groups],
+        }
+
+
+class _Shop:
+    """Builds what cells play, once each."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self.configuration = configuration
+        self._cmdps: dict[Any, CMDP] = {}
+        self._padded: dict[Any, CMDP] = {}
+        self._comparators: dict[Any, Comparators] = {}
+        self._players: dict[Any, Any] = {}
+
+    def cmdp(self, instance: int, horizon: int) -> CMDP:
+        entry, T = self.configuration.instances[instance], self.configuration.horizon[horizon]
+        open_ended = depends_on_episodes(entry.make) and "num_episodes" not in entry.options
+        address = (instance, horizon if open_ended else None)
+        if address not in self._cmdps:
+            self._cmdps[address] = entry.build(T)
+        cmdp = self._cmdps[address]
+        cmdp.check_episodes(T)
+        try:
+            cmdp.check_lasts(T)
+        except ValueError as error:
+            raise ValueError(f"instance {entry.label!r}, horizon {T}: {error}") from error
+        return cmdp
+
+    def padded(self, instance: int, horizon: int, shape: tuple[int, int, int]) -> CMDP:
+        address = (instance, horizon, shape)
+        if address not in self._padded:
+            # Also where nothing is to pad: an unrolled MDP becomes a plain one, like the others.
+            self._padded[address] = self.cmdp(instance, horizon).pad_to(shape)
+        return self._padded[address]
+
+    def comparators(self, instance: int, horizon: int) -> Comparators:
+        address = (instance, horizon)
+        if address not in self._comparators:
+            cmdp, T = self.cmdp(*address), self.configuration.horizon[horizon]
+            self._comparators[address] = comparators_of(cmdp, T)
+        return self._comparators[address]
+
+    def learner(self, cell: Cell, cmdp: CMDP) -> Learner:
+        asked = self.configuration
+        T = asked.horizon[cell.horizon]
+        name, label = asked.learners[cell.learner], asked.instances[cell.instance].label
+        settings = {name: getattr(asked, name)[getattr(cell, name)] for name in _SETTINGS}
+        try:
+            learner = make_learner(name, cmdp, T, solver=asked.solver, **settings)
+            check_run(cmdp, learner, T)
+        except ValueError as error:
+            raise ValueError(f"learner {name!r} on instance {label!r}: {error}") from error
+        return learner.as_pytree()
+
+    def kind_of_player(self, cell: Cell, cmdp: CMDP) -> Any:
+        """The kind of the learner, and how many occupancies it is compared with."""
+        address = (cell.instance, cell.learner, cell.horizon)
+        if address not in self._players:
+            comparators = self.comparators(cell.instance, cell.horizon)
+            kind = jax.tree.structure(self.learner(cell, cmdp)), len(comparators.occupancies)
+            self._players[address] = kind
+        return self._players[address]
+
+    def what(self, cell: Cell, shape: tuple[int, int, int]) -> What:
+        cmdp = self.padded(cell.instance, cell.horizon, shape)
+        comparators = self.comparators(cell.instance, cell.horizon)
+        old = comparators.occupancies.shape[1:]
+        grow = [(0, b - a) for a, b in zip(old, (*shape, shape[1]), strict=True)]
+        occupancies: Any = np.pad(np.asarray(comparators.occupancies), [(0, 0), *grow])
+        comparators = Comparators(occupancies, comparators.multipliers)
+        return jax.tree.map(np.asarray, What(cmdp, self.learner(cell, cmdp), comparators))
+
+
+def plan_of(
+    configuration: Configuration, *, width: int | None = None, save_every: int | None = None
+) -> Plan:
+    """Decide how a sweep is played.
+
+    Args:
+      configuration: what to sweep over.
+      width: how many lanes a device plays at once; by default at most 64 on a CPU, see `width_of`,
+        and less if a block would take more than a gibibyte.
+      save_every: after how many episodes a block is saved at the latest; by default about as many
+        as take five seconds.
+
+    Raises:
+      ValueError: if an instance or a learner cannot be built, or a table is too short.
+    """
+    shop = _Shop(configuration)
+    kinds: dict[Any, dict[tuple[int, int, int], list[Cell]]] = {}
+    for cell in _cells(configuration):
+        cmdp = shop.cmdp(cell.instance, cell.horizon)
+        kind = (_kind_of(cmdp), shop.kind_of_player(cell, cmdp))
+        kinds.setdefault(kind, {}).setdefault(cmdp.layers.shape, []).append(cell)
+    groups: list[Group] = []
+    for by_shape in kinds.values():
+        for shape, cells in _together(configuration, by_shape).items():
+            groups.append(_group(shop, f"g{len(groups)}", shape, cells, width, save_every))
+    return Plan(configuration, tuple(groups), shop)
+
+
+def _cells(configuration: Configuration) -> Iterator[Cell]:
+    for instance, (learner, name) in itertools.product(
+        range(len(configuration.instances)), enumerate(configuration.learners)
+    ):
+        useful = settings_of(name)
+        counts = [len(getattr(configuration, s)) if s in useful else 1 for s in _SETTINGS]
+        repeats = tuple(s for s in _SETTINGS if s not in useful)
+        horizons = range(len(configuration.horizon))
+        for rates, delta, scale, horizon in itertools.product(*map(range, counts), horizons):
+            yield Cell(instance, learner, rates, delta, scale, horizon, repeats)
+
+
+def _kind_of(cmdp: CMDP) -> Any:
+    """What must be equal for CMDPs to be padded and stacked, as `stack` has it."""
+    shape = cmdp.layers.shape
+
+    def leaf(array: Any) -> Any:
+        padded = array.shape[-3:] == shape
+        return array.dtype, padded, array.shape[:-3] if padded else array.shape
+
+    processes = (cmdp.rewards, cmdp.constraints)
+    leaves = tuple(leaf(array) for array in jax.tree.leaves(processes))
+    return (
+        cmdp.num_constraints,
+        cmdp.mdp.transition.dtype,
+        jax.tree.structure(processes),
+        leaves,
+    )
+
+
+def _together(
+    configuration: Configuration, by_shape: dict[tuple[int, int, int], list[Cell]]
+) -> dict[tuple[int, int, int], list[Cell]]:
+    """Pad shapes together as long as that saves more compiling than it adds work.
+
+    The work is that of PDGD-OPS, whoever learns: others have less, and are quickly compiled.
+    """
+
+    def work(cells: list[Cell], shape: tuple[int, int, int]) -> float:
+        episodes = sum(configuration.horizon[cell.horizon] for cell in cells)
+        # As if all were lanes of one block: in how many they are does not depend on the shape.
+        return compile_seconds(shape) + episode_seconds(shape, configuration.seeds * episodes)
+
+    groups = dict(by_shape)
+    while True:
+        best: Any = (0.0, None)
+        for a, b in itertools.combinations(groups, 2):
+            both = (max(a[0], b[0]), max(a[1], b[1]), max(a[2], b[2]))
+            apart = work(groups[a], a) + work(groups[b], b)
+            saving = apart - work(groups[a] + groups[b], both)
+            best = max(best, (saving, (a, b, both)), key=lambda found: found[0])
+        if best[1] is None:
+            return groups
+        a, b, both = best[1]
+        cells = groups.pop(a) + groups.pop(b)
+        groups[both] = groups.get(both, []) + cells
+
+
+def _group(
+    shop: _Shop,
+    name: str,
+    shape: tuple[int, int, int],
+    cells: list[Cell],
+    width: int | None,
+    save_every: int | None,
+) -> Group:
+    asked = shop.configuration
+    by_horizon: dict[int, list[Cell]] = {}
+    for cell in cells:
+        by_horizon.setdefault(cell.horizon, []).append(cell)
+    what = shop.what(cells[0], shape)
+    first: Any = jax.eval_shape(lambda w: start(jax.random.key(0), *w), what)
+    lane, row = lane_bytes(bytes_of(first), bytes_of(what)), bytes_of(first.metrics)
+    most = max(map(len, by_horizon.values())) * asked.seeds
+    if width is None:
+        width = width_of(most, lane)
+    seconds = episode_seconds(shape, width)
+    every = max(1, round(_SAVE_SECONDS / seconds)) if save_every is None else save_every
+    longest = max(asked.horizon[horizon] for horizon in by_horizon)
+    stops = min(max(1, every * asked.checkpoints // longest), asked.checkpoints)
+    blocks: list[Block] = []
+    for horizon in sorted(by_horizon, key=lambda h: -asked.horizon[h]):  # the longest first
+        T = asked.horizon[horizon]
+        lanes = [Lane(cell, seed) for cell in by_horizon[horizon] for seed in range(asked.seeds)]
+        ends = stops_of(T, asked.checkpoints, every)
+        chunks = tuple(ends[i : i + stops] for i in range(0, len(ends), stops))
+        for begin in range(0, len(lanes), width):
+            mine = tuple(lanes[begin : begin + width])
+            blocks.append(Block(f"{name}-b{len(blocks):04d}", T, mine, chunks))
+    return Group(
+        name=name,
+        shape=shape,
+        num_constraints=what.cmdp.num_constraints,
+        processes=(type(what.cmdp.rewards).__name__, type(what.cmdp.constraints).__name__),
+        instances=tuple(dict.fromkeys(asked.instances[cell.instance].label for cell in cells)),
+        learners=tuple(dict.fromkeys(asked.learners[cell.learner] for cell in cells)),
+        width=width,
+        stops=stops,
+        bytes_per_lane=lane + stops * row,
+        blocks=tuple(blocks),
+    )
+
+
+def width_of(lanes: int, bytes_per_lane: int) -> int:
+    """How many of so many lanes a device plays at once.
+
+    On a CPU narrow blocks use more cores but cost more per lane, above all between powers of two,
+    see `benchmarks/scaling.py`: hence two blocks in any case, more as soon as they are 8 wide, four
+    of 16 rather than eight of 8, and eight of up to 64.
+    """
+    most = max(1, _MEMORY_OF_BLOCK // bytes_per_lane)
+    if jax.default_backend() == "cpu":
+        aim = max(min(math.ceil(lanes / 2), 8), min(lanes // 4, 16), lanes // 8)
+        aim = min(aim, most, _MOST_LANES_CPU)
+        if aim >= 8:
+            return 1 << (aim.bit_length() - 1)
+    else:
+        aim = min(most, _MOST_LANES)
+    return math.ceil(lanes / math.ceil(lanes / aim))  # blocks as equal as can be
+
+
+def stops_of(horizon: int, checkpoints: int, save_every: int) -> tuple[int, ...]:
+    """Where a run stops: at its checkpoints, and between them if they are far from each other.
+
+    Example:
+      >>> stops_of(horizon=100, checkpoints=2, save_every=20)
+      (16, 33, 50, 66, 83, 100)
+    """
+    stops: list[int] = []
+    before = 0
+    for end in checkpoint_episodes(horizon, checkpoints):
+        parts = math.ceil((end - before) / save_every)
+        stops += [before + (i + 1) * (end - before) // parts for i in range(parts)]
+        before = end
+    return tuple(stops)

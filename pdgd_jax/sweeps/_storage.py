@@ -1,0 +1,238 @@
+"""Where a sweep keeps its chunks: in memory, or in a folder that several processes may share."""
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import numpy as np
+
+from pdgd_jax.sweeps._cluster import agree
+from pdgd_jax.sweeps._plan import Block, Group, Plan
+
+if TYPE_CHECKING:
+    import xarray
+
+    from pdgd_jax.sweeps._folder import Store
+
+__all__ = ["Folder", "Keeper", "LeftAloneError", "Slot", "blocks_of", "keeper_of"]
+
+Arrays = dict[str, np.ndarray]
+
+
+class LeftAloneError(OSError):
+    """Another process of a sweep ended before its work was done: one sentence."""
+
+
+def blocks_of(group: Group, process: int) -> tuple[Block, ...]:
+    """The blocks of a group that one of several processes plays."""
+    return group.blocks[process :: jax.process_count()]
+
+
+class Slot(NamedTuple):
+    """A block, and where to go on with it.
+
+    Attributes:
+      block: what is played.
+      chunk: the next one.
+      carry: with which it begins; None at the very beginning.
+    """
+
+    block: Block
+    chunk: int = 0
+    carry: Arrays | None = None
+
+    @property
+    def episode(self) -> int:
+        """How many are played."""
+        return self.block.chunks[self.chunk - 1][-1] if self.chunk else 0
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """Where the next chunk stops; nowhere if there is none."""
+        return self.block.chunks[self.chunk] if self.chunk < len(self.block.chunks) else ()
+
+
+class Keeper:
+    """Keeps chunks in memory.
+
+    Attributes:
+      damage: what was found damaged, one sentence each.
+    """
+
+    def __init__(self) -> None:
+        self.damage: list[str] = []
+        self._policies: dict[str, np.ndarray] = {}
+        self._rows: dict[str, list[Arrays]] = {}
+
+    def results(self) -> "xarray.Dataset | None":
+        """The results, if the sweep was finished earlier."""
+        return None
+
+    def say(self, facts: Mapping[str, Any]) -> None:
+        """Tell those who look what is going on; see `Store.say`."""
+        del facts
+
+    def slot(self, block: Block) -> Slot:
+        """Where to go on with a block."""
+        return Slot(block)
+
+    def save_chunk(
+        self, name: str, chunk: int, carry: Arrays, rows: Arrays, facts: Mapping[str, Any]
+    ) -> None:
+        """Keep a chunk; see `Store.save_chunk`."""
+        del chunk, facts
+        self._policies[name] = carry["policy"]
+        self._rows.setdefault(name, []).append(rows)
+
+    def rows(self, block: Block) -> Arrays:
+        """All rows of a finished block."""
+        parts = self._rows[block.name]
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def policy(self, block: Block) -> np.ndarray:
+        """The last policies of a finished block."""
+        return self._policies[block.name]
+
+    def others(self, plan: Plan) -> Iterator[dict[str, int]]:
+        """Wait for the other processes: yields the episodes of each group until all are played."""
+        yield from ()
+
+    def keep_results(self, dataset: "xarray.Dataset") -> "xarray.Dataset":
+        """Keep the results, and return them as they were kept."""
+        return dataset
+
+
+class Folder(Keeper):
+    """Keeps chunks in a folder."""
+
+    def __init__(self, store: "Store") -> None:
+        self._store = store
+        self.damage = store.damage
+
+    def results(self) -> "xarray.Dataset | None":
+        """The results, if the sweep was finished earlier and they are not damaged."""
+        from pdgd_jax.sweeps._folder import StoreError, open_results
+
+        try:
+            return open_results(self._store.path)
+        except StoreError:
+            return None
+
+    def say(self, facts: Mapping[str, Any]) -> None:
+        """Tell those who look what is going on; see `Store.say`."""
+        self._store.say(facts)
+
+    def slot(self, block: Block) -> Slot:
+        """Where to go on with a block: after the last chunk that is not damaged."""
+        found = self._store.last_good(block.name)
+        return Slot(block) if found is None else Slot(block, found.number + 1, found.carry)
+
+    def save_chunk(
+        self, name: str, chunk: int, carry: Arrays, rows: Arrays, facts: Mapping[str, Any]
+    ) -> None:
+        """Save a chunk; see `Store.save_chunk`."""
+        self._store.save_chunk(name, chunk, carry, rows, facts)
+
+    def rows(self, block: Block) -> Arrays:
+        """All rows of a finished block."""
+        return self._store.rows(block.name)
+
+    def policy(self, block: Block) -> np.ndarray:
+        """The last policies of a finished block."""
+        last = self._store.last_good(block.name)
+        assert last is not None, block.name
+        return last.carry["policy"]
+
+    def others(self, plan: Plan, pause: float = 0.5) -> Iterator[dict[str, int]]:
+        """Wait for the other processes, looking at their files.
+
+        Raises:
+          LeftAloneError: if one of them ended before its work was done.
+        """
+        first = jax.process_index() == 0
+        while True:
+            # In this order: one that is gone has saved all that it ever will.
+            gone = [i for i in range(jax.process_count()) if not self._store.is_writing(i)]
+            progress = self._store.progress()
+            done = {
+                block.name: found.facts[-1]["episode"] * len(block.lanes)
+                for _, block in plan.blocks()
+                if (found := progress.blocks.get(block.name)) is not None
+            }
+            yield {
+                group.name: sum(done.get(block.name, 0) for block in group.blocks)
+                for group in plan.groups
+            }
+            played = sum(done.values()) == plan.episodes
+            if played and (first or progress.has_results):
+                return
+            for process in gone:
+                theirs = [b for group in plan.groups for b in blocks_of(group, process)]
+                owes_results = process == 0 and not progress.has_results
+                if owes_results or any(done.get(b.name) != b.episodes for b in theirs):
+                    raise LeftAloneError(
+                        f"process {process} ended before its work was done; what was played is "
+                        f"saved in {self._store.path}: run the same commands again to go on."
+                    )
+            time.sleep(pause)
+
+    def keep_results(self, dataset: "xarray.Dataset") -> "xarray.Dataset":
+        """Save the results, and read them."""
+        from pdgd_jax.sweeps._folder import open_results
+
+        self._store.save_results(dataset)
+        return open_results(self._store.path)
+
+
+def _planned_alike(store: "Store", plan: Mapping[str, Any]) -> "Store":
+    """A store whose blocks are those of the plan, or else lanes would go on as other lanes."""
+    from pdgd_jax.sweeps._folder import StoreError
+
+    if store.plan != plan:
+        store.close()
+        raise StoreError(
+            f"{store.path} was cut into other blocks than this version of pdgd_jax plans; finish "
+            "it with the version that began it, or begin again in a new folder."
+        )
+    return store
+
+
+@contextlib.contextmanager
+def keeper_of(
+    out: str | Path | None, identity: Mapping[str, Any], plan: Mapping[str, Any]
+) -> Iterator[Keeper]:
+    """Keep chunks in a folder, locked as long as this lasts, or in memory if `out` is None.
+
+    Raises:
+      StoreError: if the folder holds another sweep, or blocks of another plan, or is in use.
+      ValueError: if there are several processes, and no folder that all of them see.
+    """
+    several = jax.process_count() > 1
+    if out is None:
+        if several:
+            raise ValueError("several processes share their work through a folder; give one.")
+        yield Keeper()
+        return
+    from pdgd_jax.sweeps._folder import Store, StoreError
+
+    first = jax.process_index() == 0
+    store = None
+    try:
+        if first and (Path(out) / "manifest.json").exists():
+            store = _planned_alike(Store.open(out, identity, write=True), plan)
+        elif first:
+            store = Store.create(out, identity, plan)
+    finally:
+        opened = agree(store is not None)
+    if not opened:
+        raise StoreError(f"process 0 could not open {out}; it says why.")
+    try:
+        if store is None:
+            store = Store.open(out, identity, write=True, member=jax.process_index())
+    finally:
+        agree(True)  # from here on, a lock that nobody holds means a process that ended
+    with store:
+        yield Folder(store)
