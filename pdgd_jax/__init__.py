@@ -4,8 +4,18 @@ The most used names of all rooms can be had from here; `__init__.pyi` is their o
 imported when first asked for, so that the command line listens to Ctrl-C before JAX is loaded.
 """
 
+import sys
+
 import lazy_loader
 
 from pdgd_jax._version import __version__ as __version__
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:  # in Python's own words, which it completes by a suggestion
+        raise AttributeError(
+            f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__]
+        )
+    return _load(name)

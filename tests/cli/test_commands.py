@@ -13,6 +13,7 @@ from pdgd_jax import evaluate, learners, make, pdgd_ops, registered, run
 from pdgd_jax.cli import summary
 from pdgd_jax.cli.textplot import curve
 from pdgd_jax.learners import Learner
+from pdgd_jax.results import Estimate, summarise
 from pdgd_jax.simulation import run_seeds
 from tests.conftest import QUICK
 
@@ -186,7 +187,7 @@ def test_an_unconverged_run_is_loud():
     broken = Learner(honest.init, honest.policy, update, honest.setting)
     history = run_seeds(jax.random.split(jax.random.key(0), 2), cmdp, broken, 20)
     result = evaluate(history, cmdp)
-    facts = summary.summarise(history, result)
+    facts = summarise(history, result)
     console = Console(record=True, width=100, file=io.StringIO())
     summary.print_summary(console, facts, history, result, all_=False)
     text = console.export_text()
@@ -336,7 +337,7 @@ def uniform_run():
     player = learners.uniform(cmdp.layers)
     history = run_seeds(jax.random.split(jax.random.key(0), 2), cmdp, player, 20)
     result = evaluate(history, cmdp)
-    facts = summary.summarise(history, result)
+    facts = summarise(history, result)
     return facts | {"constraints_process": "Phases (adversarial)"}, history, result
 
 
@@ -421,13 +422,13 @@ def test_seeds_together_equal_runs_one_by_one():
 
 def test_estimates_have_bands_of_students_t():
     # Mean 2, standard error 1/sqrt(3), t(0.975, 2) = 4.302653.
-    found = summary.Estimate.of(np.array([1.0, 2.0, 3.0]))
+    found = Estimate.of(np.array([1.0, 2.0, 3.0]))
     assert found.mean == 2
     assert found.half_width == pytest.approx(4.302653 / np.sqrt(3), rel=1e-6)
-    assert str(summary.Estimate.of(np.array([12345.6]))) == "12,346"
-    assert str(summary.Estimate(0.12345, 0.0123)) == "0.1235 ± 0.012"
-    assert summary.Estimate(5.457e-12, 3e-13).words(scale=4000) == "0 ± 0"
-    assert summary.Estimate(5.457e-12, 3e-1).words(scale=4000) == "0 ± 0.3"
+    assert str(Estimate.of(np.array([12345.6]))) == "12,346"
+    assert str(Estimate(0.12345, 0.0123)) == "0.1235 ± 0.012"
+    assert Estimate(5.457e-12, 3e-13).words(scale=4000) == "0 ± 0"
+    assert Estimate(5.457e-12, 3e-1).words(scale=4000) == "0 ± 0.3"
 
 
 def test_a_curve_of_nothing_says_so():

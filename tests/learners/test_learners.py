@@ -271,9 +271,7 @@ def test_multipliers_are_summed_right_in_float32():
         each = float(np.float32(step) * np.float32(0.3))
         assert float(found.multipliers[0]) == pytest.approx(T * each, rel=1e-6)
         # At the ceiling nothing is lost that could be found again below it.
-        at_top = dual.State(
-            jnp.asarray([float(theory.multiplier_ceiling(T))]), found.lost, found.optimizer
-        )
+        at_top = dual.State(jnp.asarray([T**0.25]), found.lost, found.optimizer)
         assert float(ascend(at_top).lost[0]) == 0
 
 

@@ -276,7 +276,7 @@ def test_numbers_and_sizes_do_not_trace_again():
 def test_no_more_cores_become_devices_than_are_used():
     code = """if True:
         import jax
-        from pdgd_jax.distributed import use_cores, use_every_core
+        from pdgd_jax.simulation import use_cores, use_every_core
         use_every_core()
         use_cores(4)
         assert jax.config.values["jax_num_cpu_devices"] == 3
