@@ -2,8 +2,8 @@
 
     python benchmarks/scaling.py             everything, some minutes on two quiet cores
     python benchmarks/scaling.py --only S    one table: lanes, devices, S, A, L, m or T
-    python benchmarks/scaling.py --fit       the constants of `pdgd_jax/costs.py`, to be copied; 20
-                                             minutes on a quiet core
+    python benchmarks/scaling.py --fit       the constants of `pdgd_jax/sweeps/_costs.py`, to be
+                                             copied; 20 minutes on a quiet core
     python benchmarks/scaling.py --quick     only to see that all of it works
 
 Every case has a process of its own, so that its peak memory is its own. PDGD-OPS plays `random`
@@ -49,6 +49,7 @@ import tempfile
 import time
 
 import numpy as np
+from machines import rows_of
 from quick import add_quick, hurry
 
 BASE = {"sizes": [1, 4, 4, 4, 1], "num_actions": 3, "num_constraints": 1}
@@ -150,9 +151,9 @@ class Case:
 
         self.play = play
         first = program.begin(self.keys[0], what)
-        begin = time.perf_counter()
+        begin = time.process_time()  # on one core the same as the clock's, if nobody disturbs
         self.play(first, 0)
-        self.compile_seconds = time.perf_counter() - begin
+        self.compile_seconds = time.process_time() - begin
         self.carry = self.play(first, before)
         some = min(20, before)
         begin = time.perf_counter()
@@ -334,7 +335,7 @@ def horizon_table(cases):
     print(f"peak memory ~ T^{growth(x, peaks):.3f}: {change:+.1f}% from first to last")
 
 
-# -- the constants of costs.py -------------------------------------------------------------------
+# -- the constants of _costs.py -------------------------------------------------------------------
 
 
 def fitted(rows, guess):
@@ -344,33 +345,40 @@ def fitted(rows, guess):
       rows: `(shape, lanes, m, seconds of an episode of all lanes, seconds to compile)`.
       guess: constants to begin with; those that no row tells anything about are kept.
     """
-    from scipy.optimize import least_squares, nnls
+    from scipy.optimize import least_squares
 
-    from pdgd_jax.sweeps._costs import episode_seconds
+    from pdgd_jax.sweeps._costs import compile_seconds, episode_seconds
 
-    names = [name for name in guess._fields[:5] if getattr(guess, name) > 0]
+    def closest(names, error):
+        """By the ratio: as far below as above."""
+        used = [name for name in names if getattr(guess, name) > 0]
+        start = np.log([getattr(guess, name) for name in used])
 
-    def constants(logarithms):
-        return guess._replace(**dict(zip(names, np.exp(logarithms).tolist(), strict=True)))
+        def constants(logarithms):
+            return guess._replace(**dict(zip(used, np.exp(logarithms).tolist(), strict=True)))
 
-    def errors(logarithms):
-        found = constants(logarithms)
-        return [
-            np.log(episode_seconds(shape, lanes, num_constraints=m, constants=found) / seconds)
+        found = least_squares(lambda x: error(constants(x)), start).x
+        return dict(zip(used, np.exp(found).tolist(), strict=True))
+
+    episodes = closest(
+        guess._fields[:5],
+        lambda constants: [
+            np.log(episode_seconds(shape, lanes, num_constraints=m, constants=constants) / seconds)
             for shape, lanes, m, seconds, _ in rows
-        ]
-
-    best = least_squares(errors, np.log([getattr(guess, name) for name in names]))
-    sizes = np.array([[1.0, shape[0], shape[1]] for shape, *_ in rows])
-    compiling = np.array([row[-1] for row in rows])
-    first, layer, state = nnls(sizes / compiling[:, None], np.ones(len(rows)))[0]
-    return constants(best.x)._replace(
-        compile=float(first), compile_layer=float(layer), compile_state=float(state)
+        ],
     )
+    compiled = [row for row in rows if row[-1] is not None]
+    compilations = closest(
+        guess._fields[5:],
+        lambda constants: [
+            np.log(compile_seconds(row[0], constants) / row[-1]) for row in compiled
+        ],
+    )
+    return guess._replace(**episodes, **compilations)
 
 
 def fit_table(tables):
-    """Measure on one core, and print the constants as `costs.py` has them."""
+    """Measure on one core, and print the constants as `_costs.py` has them."""
     from pdgd_jax.sweeps import _costs as costs
 
     for name, cases in tables.items():
@@ -386,9 +394,10 @@ def fit_table(tables):
                 f"{found['compile_seconds']:24.1f}",
                 flush=True,
             )
-        constants = fitted(rows, getattr(costs, name))
-        print(f"{name} = Constants(")
-        for field, value in constants._asdict().items():
+        guess = getattr(costs, name)
+        print("this machine alone:", fitted(rows, guess))
+        print(f"with those of machines.py:\n{name} = Constants(")
+        for field, value in fitted([*rows, *rows_of(name)], guess)._asdict().items():
             print(f"    {field}={value:.2g},")
         print(")", flush=True)
 
@@ -396,7 +405,7 @@ def fit_table(tables):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", choices=[*CASES, "devices"], help="one table")
-    parser.add_argument("--fit", action="store_true", help="the constants of pdgd_jax/costs.py")
+    parser.add_argument("--fit", action="store_true", help="the constants of _costs.py")
     add_quick(parser)
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import os
 import shutil
 import subprocess
 import sys
@@ -24,13 +25,26 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 OF_TERMINALS = ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
 
 
-def pytest_configure(config):
-    """Nearly all the time of the fast tests is compilation: they do without most optimisations.
+def pytest_addoption(parser):
+    """`--optimise` compiles as a user does, which takes twice as long; the slow tests always do."""
+    parser.addoption("--optimise", action="store_true", help="compile with all optimisations")
 
-    The slow tests compile as a user does.
-    """
-    if config.option.markexpr == "not slow":
-        jax.config.update("jax_disable_most_optimizations", True)
+
+def pytest_configure(config):
+    """Nearly all the time of the fast tests is compilation: they do without most optimisations."""
+    if "slow" in config.option.markexpr.replace("not slow", "") or config.option.optimise:
+        return
+    jax.config.update("jax_disable_most_optimizations", True)
+    if jax.__version__.startswith("0.10."):
+        # How kernels were made before: half the time to compile. Later versions have no such flag.
+        flags = os.environ.get("XLA_FLAGS", "")
+        os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_use_fusion_emitters=false".strip()
+
+
+def pytest_xdist_auto_num_workers(config):
+    """Whoever names a single test waits for no workers, and may debug it."""
+    few = all("::" in argument for argument in config.args)
+    return 0 if few or config.option.usepdb else None
 
 
 @pytest.fixture(params=[pytest.param("float32", marks=pytest.mark.slow), "float64"])

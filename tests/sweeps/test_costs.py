@@ -3,6 +3,7 @@
 No clock decides here: measured figures are written down with the command that gave them.
 """
 
+import importlib
 import json
 import os
 import subprocess
@@ -21,49 +22,42 @@ from pdgd_jax.sweeps._costs import FIXED, NEWTON, compile_seconds, episode_secon
 
 BENCHMARKS = str(Path(__file__).parents[2] / "benchmarks")
 
-# (L, S, A), lanes at once, m, seconds of an episode of all lanes, seconds to compile; float64, one
-# core of an AMD EPYC, a quiet machine. Single lanes by `pdgd run NAME --seeds 1` with the options
-# that are named, many by `python benchmarks/episodes.py`.
-MEASURED = {
-    "random, one lane": ((4, 4, 3), 1, 1, 52.3e-6, 8.6),
-    "random, a block of 256 lanes": ((4, 4, 3), 64, 1, 64 / 70_000, 10.9),
-    "random --sizes 1,10,10,10,10,1 --num-actions 5": ((5, 10, 5), 32, 1, 32 / 5_250, None),
-    "gymnasium --env CliffWalking-v1 --horizon 20": ((20, 38, 4), 1, 1, 22.9e-3, 18),
-    "gymnasium --env FrozenLake8x8-v1 --horizon 30": ((30, 54, 4), 1, 1, 71.5e-3, 28),
-    "random, nine layers of 64 states": ((10, 64, 4), 1, 1, 45e-3, 22),
-    "random, nine layers of 100 states": ((10, 100, 4), 1, 1, 412e-3, 26),
-}
-# `python benchmarks/scaling.py --fit`, the learner "uniform"; on a busy machine.
-MEASURED_FIXED = {
-    "random, one lane": ((4, 4, 3), 1, 1, 16.3e-6, 3.6),
-    "random, 16 lanes": ((4, 4, 3), 16, 1, 16 * 3.6e-6, 4.7),
-    "random, 64 constraints": ((4, 4, 3), 16, 64, 16 * 31.6e-6, 5.3),
-    "random, four layers of 32 states": ((5, 32, 4), 4, 1, 4 * 24.1e-6, 3.5),
-    "random, nine layers of 100 states": ((10, 100, 4), 1, 1, 625.8e-6, 4.2),
-}
-
 
 @pytest.fixture(scope="module")
 def scaling():
+    return benchmark("scaling")
+
+
+def benchmark(name):
     sys.path.append(BENCHMARKS)
-    import scaling
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.remove(BENCHMARKS)
 
-    sys.path.remove(BENCHMARKS)
-    return scaling
+
+MEASURED = [
+    pytest.param(row, getattr(costs, name), id=f"{name}, {what}, {machine.partition(' ')[0]}")
+    for machine, tables in benchmark("machines").MACHINES.items()
+    for name, rows in tables.items()
+    for what, *row in rows
+]
 
 
-@pytest.mark.parametrize(
-    ("row", "constants"),
-    [(row, NEWTON) for row in MEASURED.values()]
-    + [(row, FIXED) for row in MEASURED_FIXED.values()],
-    ids=[*MEASURED, *(f"fixed {name}" for name in MEASURED_FIXED)],
-)
+@pytest.mark.parametrize(("row", "constants"), MEASURED)
 def test_estimates_are_within_a_factor_of_three_of_what_was_measured(row, constants):
     shape, lanes, m, seconds, compiling = row
     found = episode_seconds(shape, lanes, num_constraints=m, constants=constants)
     assert 1 / 3 < found / seconds < 3
     if compiling is not None:
         assert 1 / 3 < compile_seconds(shape, constants) / compiling < 3
+
+
+def test_the_constants_are_those_of_the_machines(scaling):
+    """To the two digits that are kept."""
+    rows = benchmark("machines").rows_of
+    assert scaling.fitted(rows("NEWTON"), NEWTON) == pytest.approx(NEWTON, rel=0.05)
+    assert scaling.fitted(rows("FIXED"), FIXED) == pytest.approx(FIXED, rel=0.05)
 
 
 def test_the_constants_are_those_that_the_benchmark_fits(scaling):
