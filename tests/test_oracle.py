@@ -1,14 +1,24 @@
 """The linear programs against brute force over all deterministic policies, and against duality."""
 
 import itertools
-import time
 
 import jax
 import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from pdgd_jax import CMDP, make, occupancy_of, oracle, policy_of, registered
+from pdgd_jax import (
+    CMDP,
+    EpisodesWarning,
+    comparators_of,
+    learners,
+    make,
+    make_for,
+    occupancy_of,
+    oracle,
+    policy_of,
+    registered,
+)
 from pdgd_jax.processes import Adaptive, Bernoulli, Constant, Corrupted, Drift, Phases, Table
 from tests.conftest import random_mdp
 
@@ -151,10 +161,7 @@ def test_adversarial_margin_of_a_long_table():
     T = 100_000
     # Wide enough that the worst rows are not the worst entry by entry.
     table = (rng.uniform(-1, 0.4, size=(T, 1, *mdp.layers.shape))).astype(np.float32)
-    begin = time.perf_counter()
     margin = oracle.slater_margin(mdp, table)
-    elapsed = time.perf_counter() - begin
-    print(f"rho over {T} matrices: {elapsed:.2f} s")
     # It is attained, and no policy does better: the dual is a distribution over rows whose
     # average no policy can push below -rho.
     worst = np.tensordot(table.astype(float), margin.occupancy.sum(-1), axes=3).max()
@@ -288,3 +295,11 @@ def test_an_optimal_occupancy_is_that_of_its_policy():
     best = oracle.optimum(cmdp.mdp, cmdp.rewards.mean(), cmdp.constraints.mean())
     policy = policy_of(jax.numpy.asarray(best.occupancy), cmdp.layers)
     np.testing.assert_allclose(occupancy_of(cmdp.mdp, policy), best.occupancy, atol=1e-9)
+
+
+@pytest.mark.parametrize("ask", [comparators_of, learners.best_feasible])
+def test_another_number_of_episodes_than_an_instance_was_made_for_is_said(ask):
+    cmdp = make_for("two-phase", 100)
+    ask(cmdp, 100)
+    with pytest.warns(EpisodesWarning, match="made for 100 episodes .* is played for 60"):
+        ask(cmdp, 60)

@@ -64,6 +64,7 @@ def best_feasible(cmdp: CMDP, num_episodes: int) -> Learner:
     Raises:
       ValueError: if no policy satisfies the constraints.
     """
+    cmdp.check_episodes(num_episodes)
     average = oracle.hindsight(cmdp, num_episodes)
     best = oracle.optimum(cmdp.mdp, average.reward, average.constraints)
     if not best.feasible:

@@ -82,6 +82,7 @@ def comparators_of(cmdp: CMDP, num_episodes: int) -> Comparators:
       adversary that is random or looks at policies nobody knows $q^*$ and $q^\circ$ beforehand; the
       optimum of another draw, `oracle.hindsight`, and the most careful policy stand in for them.
     """
+    cmdp.check_episodes(num_episodes)
     average = oracle.hindsight(cmdp, num_episodes)
     best = oracle.optimum(cmdp.mdp, average.reward, average.constraints)
     found = [best.occupancy] if best.feasible else []
