@@ -26,13 +26,14 @@ OF_TERMINALS = ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
 
 
 def pytest_addoption(parser):
-    """`--optimise` compiles as a user does, which takes twice as long; the slow tests always do."""
-    parser.addoption("--optimise", action="store_true", help="compile with all optimisations")
+    parser.addoption(
+        "--optimise", action="store_true", help="compile as a user does, which takes twice as long"
+    )
 
 
 def pytest_configure(config):
-    """Nearly all the time of the fast tests is compilation: they do without most optimisations."""
-    if "slow" in config.option.markexpr.replace("not slow", "") or config.option.optimise:
+    """Nearly all the time of the tests is compilation: they do without most optimisations."""
+    if config.option.optimise:
         return
     jax.config.update("jax_disable_most_optimizations", True)
     if jax.__version__.startswith("0.10."):
