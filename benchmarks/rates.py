@@ -1,68 +1,14 @@
 """The growth of regret and violation with the horizon: `python benchmarks/rates.py`.
 
-The paper promises regret and violation of order sqrt(T) when stochastic constraints can be
-satisfied with a margin, T^(3/4) when they cannot, and against adversarial constraints a violation
-of order sqrt(T) with at least rho/(L + rho) of the best reward. Its sqrt(T) guarantees speak from
-T = (L sqrt(20 m) / rho)^8 on, which is (20 m)^4 at the least, 160,000 for one constraint; before
-that it promises T^(3/4) for stochastic constraints and nothing for adversarial ones. No horizon
-here is as long, and the second table says for each case how long it would have to be: measured is
-how the algorithm grows before these theorems speak, which neither confirms nor refutes them.
+Plays small instances at several horizons, confidence scales, seeds and keys (sets of seeds), and
+prints what was measured, the log-log slopes of the medians with their verdicts, and how far the
+proof's own rates (`rates="theory"`) come at the same horizons. `docs/benchmarks.md` explains how it
+is measured, has the rule of judgement, and says what the paper promises from which horizon on.
 
-Here every horizon T is a set of runs of its own, with a learner that was built for that T, over
-many seeds, and over several keys, which are sets of seeds (`--keys`). Three tables are printed:
-what was measured (median, and in brackets the 10% and 90% quantiles over seeds); the log-log slopes
-of the medians, fitted over all horizons, each with its verdict; and how far the proof's own rates
-(`rates="theory"`) come at the same horizons.
-
-Every horizon has random streams of its own (the key is folded with T). With the same stream for
-all, runs of one seed would go through the same draws at every horizon, and a lucky seed would be
-lucky at all of them: horizons would not be independent, and an interval that resamples each of them
-by itself, as ours does, would be wrong. Learners of one horizon do share their streams.
-
-The rule of judgement, fixed before the keys that the README quotes were played:
-- a median is that of all seeds of all keys together; it is *positive* if it, or that of any single
-  key, is above 0, and *surely positive* if the 5% quantile of the resampled medians is (keys are
-  drawn with replacement, then seeds of each);
-- "never positive": at no horizon and for no key; and "not positive at the end": at the last horizon
-  for no key. Both pass;
-- otherwise a slope is fitted to the medians that are surely positive, with the interval from 5% to
-  95% of the slopes of the resampled medians; it passes if all of the interval is within what is
-  asked, fails if none of it is, and is *open* if the interval is on both sides;
-- with fewer than two such medians there is no slope, and the peak is judged instead, the largest
-  value at any of 100 checkpoints of the run, which what it ends with cannot exceed; where that has
-  no slope either nothing is judged;
-- shares of OPT and multipliers are judged by the worst seed of all keys.
-Beside each slope stands the range of the slopes of single keys: what one set of seeds may show.
-
-Every case is played at three confidence scales, side by side. 1 is the paper's radius. With it the
-model error, the sum of |q_t - qhat_t| that the learner is mistaken by, is about 2 in every episode
-at T = 1,000 and comes down to order sqrt(T) only slowly, which steepens every slope that starts
-there. 0.3 and 0.1 are what an experiment would use, from careful to bold; they were chosen after
-looking at 1, 0.5, 0.3, 0.2, 0.15 and 0.1. The column "P covered" says in how many runs the true
-transitions stayed in every confidence set; where they leave one the theorems do not apply.
-
-An adversary belongs to its horizon, too: its phases are in proportion to T, the first of T/10
-episodes and each twice as long as the one before (in "two-phase", both of T/2), so that every
-horizon ends at the same point of the same game. With phases that do not depend on T, the first of
-100 episodes, what a horizon ends with depends on where in the adversary's cycle it ends: against
-"random, G phases" the median violation at scale 0.1 was 1, 20, 19, -156 and 189, always within
-0.9 sqrt(T), and slopes from the two or three positive ones came out at 0.49 or at 0.70, with the
-seeds. With phases in proportion it is about sqrt(T) at every horizon but the first.
-
-Multipliers swing around their optimum, and the violation, which is up to the model error their last
-value divided by the step size, swings along, so that a median may be near zero, or below, whatever
-its order. Hence "surely positive", and slopes are fitted with the weights that the relative errors
-of the medians give: of a median of 5, give or take 4, the logarithm is hardly known.
-
-A negative regret is no miracle: more reward than OPT is earned while constraints are violated early
-on, or by following adversarial rewards. Nothing is random in "two-phase", so that its bands have no
-width.
-
-The instances are small; the whole takes seven minutes on two cores, for one key.
-One process per core, instances of the same shape in one process, since they share their
-program, which serves every horizon.
-Smaller: `--scales 0.1`, `--seeds 4 --horizons 1000 3162 10000 --only two-phase`; other seeds:
-`--keys 1`, or several: `--keys 1 2 3`; to see that it works: `--quick`.
+Seven minutes on two cores, for one key. One process per core; instances of the same shape share a
+process, since they share their program, which serves every horizon. Smaller: `--scales 0.1`,
+`--seeds 4 --horizons 1000 3162 10000 --only two-phase`; other seeds: `--keys 1`, or several:
+`--keys 1 2 3`; to see that it works: `--quick`.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """How throughput and memory grow: with lanes, devices, S, A, L, m and T.
 
-    python benchmarks/scaling.py             everything, some minutes on two quiet cores
+    python benchmarks/scaling.py             everything, six minutes on two quiet cores
     python benchmarks/scaling.py --only S    one table: lanes, devices, S, A, L, m or T
     python benchmarks/scaling.py --fit       the constants of `pdgd_jax/sweeps/_costs.py`, to be
                                              copied; 20 minutes on a quiet core
@@ -9,34 +9,8 @@
 Every case has a process of its own, so that its peak memory is its own. PDGD-OPS plays `random`
 instances with confidence_scale 0.1; programs are compiled and warmed up before the clock starts,
 and lanes start from a run that is 300 episodes old. A growth exponent is the slope of a straight
-line through the logarithms: CPU time per episode ~ x^exponent.
-
-What was found about two cores (AMD EPYC, two cores that do not slow each other: work that fits in
-registers takes 13.7 ms of CPU whether or not the other core is busy). 64 lanes of (1, 4, 4, 4, 1),
-A = 3; one process pinned to a core, one with two devices, and two pinned processes, in turns;
-medians of 12 rounds on a nearly quiet machine:
-
-    width   one core      two devices           two processes
-        8   65,933/s      106,429/s (1.62)      131,866/s (2.00)
-       16   75,545/s      143,078/s (1.91)      150,383/s (1.99)
-
-- Nothing waits: in `Program.play` both device threads run or stand in the queue of a busy core all
-  the time, and their CPU times differ by 1%. Saving and dispatching take below 1% of a chunk.
-- XLA's runtime is what costs. The programs of all devices share one pool with a thread for each
-  device; where more than eight operations are ready at once, it puts some of them in the queue of
-  the pool, and either thread may take them, with cold caches. With 8 lanes that happens 2,200 times
-  a second, with 16 lanes 230 times: CPU time per episode 1.14 and 1.03 times that of one device.
-  A device whose neighbour has nothing to play has it worst, 8,000 switches a second and 1.8 times
-  the CPU time: hence `use_cores`, for `--devices 1` (a sweep took 7.0 s of CPU instead of 8.8).
-- Tried against it, without effect: XLA's flags xla_cpu_multi_thread_eigen, xla_cpu_scheduler_type,
-  and PJRT_NPROC. The thresholds above which operations are shared are constants of XLA; a pool of
-  one thread, which never shares, takes a process for each core.
-- Widths: CPU microseconds per episode of one core with 4, 8, 12, 16, 32 and 64 lanes: 22, 15, 18,
-  13, 14, 14; 7 lanes cost 1.3 times as much as 8, and 24 lanes are two groups of 12 to the
-  projection. Large instances, (1, 10, 10, 10, 10, 1) and A = 5, do not care: 250, 236, -, 234, 237,
-  -, with two devices 1.03 to 1.2 times that. So widths are powers of two, and 64 lanes are four
-  blocks of 16 and no longer eight of 8. On a machine with eight cores the latter would use all of
-  them: `--width 8`.
+line through the logarithms: CPU time per episode ~ x^exponent. What was found about cores and
+widths stands in `docs/developer/scaling_experiments.md`.
 """
 
 import argparse

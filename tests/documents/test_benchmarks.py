@@ -1,4 +1,4 @@
-"""The benchmarks that the README quotes: with `--quick`, all of each runs and prints its tables."""
+"""The benchmarks that README and `docs/benchmarks.md` quote: with `--quick`, all of each runs."""
 
 import re
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.documents.test_readme import BENCHMARKS, ROOT, shell
 
-# What the README quotes from each benchmark, as the benchmark names it.
+# What they quote from each benchmark, as the benchmark names it.
 QUOTED = {
     "rates": (
         "slater, rho =",

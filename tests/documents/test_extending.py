@@ -1,6 +1,6 @@
-"""A person who has read only the README adds a process, a learner and a solver.
+"""A person who has read only the page "Extending" adds a process, a learner and a solver.
 
-What its section "Extending" shows is written, block by block, to a module outside the repository,
+What `docs/extending.md` shows is written, block by block, to a module outside the repository,
 and its commands are run there with the installed package.
 """
 
@@ -10,22 +10,23 @@ import pathlib
 import re
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
-README = (pathlib.Path(__file__).parents[2] / "README.md").read_text()
-SECTION = re.search(r"\n## Extending\n(.*?)\n## ", README, re.DOTALL)[1]
-COMMANDS = "\n".join(re.findall(r"```sh\n(.*?)```", SECTION, re.DOTALL)).splitlines()
+PAGE = (pathlib.Path(__file__).parents[2] / "docs" / "extending.md").read_text()
+COMMANDS = "\n".join(re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)).splitlines()
+CONFIGURATION, ENTRY_POINTS = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """A folder with the module that the README tells to write."""
+    """A folder with the module that the page tells to write."""
     folder = tmp_path_factory.mktemp("project")
-    blocks = re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL)
+    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     assert len(blocks) == 3
     (folder / "my_module.py").write_text("\n".join(blocks))
-    (folder / "my.toml").write_text(re.search(r"```toml\n(.*?)```", SECTION, re.DOTALL)[1])
+    (folder / "my.toml").write_text(CONFIGURATION)
     return folder
 
 
@@ -48,6 +49,20 @@ def shell(project):
 
 def test_the_module_registers_its_instance(shell):
     assert "A machine that wears out" in shell("pdgd --import my_module instances machine")
+
+
+def test_the_entry_points_name_what_the_module_holds(project):
+    """As a package would offer them, to be found by the names of the blocks above."""
+    groups = tomllib.loads(ENTRY_POINTS)["project"]["entry-points"]
+    assert list(groups) == ["pdgd_jax.instances", "pdgd_jax.learners", "pdgd_jax.solvers"]
+    module = (project / "my_module.py").read_text()
+    for group, points in groups.items():
+        kind = {"instances": "register", "learners": "register_learner"}
+        register = kind.get(group.removeprefix("pdgd_jax."), "register_solver")
+        for name, target in points.items():
+            home, _, attribute = target.partition(":")
+            assert home == "my_module"
+            assert f'\n{register}("{name}", {attribute})' in module
 
 
 @pytest.mark.slow

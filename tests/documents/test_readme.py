@@ -1,7 +1,7 @@
-"""The README, tried as a new user would: every block of Python and every command is executed.
+"""The README and the manual, tried as a new user would: every block and every command is executed.
 
-The section "Extending" is tried in `test_extending.py`, benchmarks in `test_readme_benchmarks.py`,
-what sets up an environment in `test_readme_setup.py`.
+The page "Extending" is tried in `test_extending.py`, benchmarks in `test_benchmarks.py`, what sets
+up an environment in `test_setup.py`, and the Python of other pages in `test_docs.py`.
 """
 
 import os
@@ -16,20 +16,33 @@ from tests.documents.test_extending import COMMANDS as TRIED_ELSEWHERE
 
 ROOT = pathlib.Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-REST = re.sub(r"\n## Extending\n.*?(?=\n## )", "", README, flags=re.DOTALL)
+MANUAL = ("command_line", "benchmarks", "extending")
+PAGES = [README, *((ROOT / "docs" / f"{name}.md").read_text() for name in MANUAL)]
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-BLOCKS = [block for language, block in FENCED.findall(REST) if language == "python"]
-LINES = "".join(block for language, block in FENCED.findall(README) if language == "sh")
-INLINE = [" ".join(words.split()) for words in re.findall(r"`([^`]+)`", FENCED.sub("", README))]
+BLOCKS = [block for language, block in FENCED.findall(README) if language == "python"]
 PROGRAMS = ("pdgd ", "python ", "python3 ", "pip ")
+
+
+def lines_of(text):
+    """The lines of its shell blocks."""
+    return "".join(block for lang, block in FENCED.findall(text) if lang == "sh").splitlines()
+
+
+def inline_of(text):
+    """What stands between backticks in its prose."""
+    return [" ".join(words.split()) for words in re.findall(r"`([^`]+)`", FENCED.sub("", text))]
+
+
+LINES = [line for page in PAGES for line in lines_of(page)]
+INLINE = [words for page in PAGES for words in inline_of(page)]
 # In their order; one that stands in several places is tried once.
-COMMANDS = list(dict.fromkeys(x for x in [*LINES.splitlines(), *INLINE] if x.startswith(PROGRAMS)))
+COMMANDS = list(dict.fromkeys(x for x in [*LINES, *INLINE] if x.startswith(PROGRAMS)))
 
 SET_UP = [line for line in COMMANDS if line.startswith("python3 -m venv ")]
 EXTRAS = [line for line in COMMANDS if line.startswith("pip install ")]
 BENCHMARKS = [line for line in COMMANDS if line.startswith("python benchmarks/")]
 COMPLETION = "pdgd --install-completion"
-PDGD = [line for line in LINES.splitlines() if line.startswith("pdgd ")]
+PDGD = [line for line in dict.fromkeys(LINES) if line.startswith("pdgd ")]
 PDGD = [line for line in PDGD if line not in TRIED_ELSEWHERE]
 
 
@@ -55,12 +68,28 @@ def test_every_command_is_one_of_those_tried():
         line for line in COMMANDS if not any(f"{x} ".startswith(f"{line} ") for x in tried)
     ] == []
     assert all((SET_UP, EXTRAS, BENCHMARKS, PDGD, TRIED_ELSEWHERE))
-    assert [line for line in LINES.splitlines() if not line.startswith(PROGRAMS)] == []
+    assert [line for line in LINES if not line.startswith(PROGRAMS)] == []
 
 
 def test_every_block_is_one_of_those_tried():
-    assert {language for language, _ in FENCED.findall(REST)} == {"sh", "python", "bibtex"}
-    assert README.count("\n```") == 2 * len(FENCED.findall(README))
+    languages = [{language for language, _ in FENCED.findall(page)} for page in PAGES]
+    assert languages == [{"sh", "python", "bibtex"}, {"sh"}, {"sh"}, {"sh", "python", "toml"}]
+    for page in PAGES:
+        assert page.count("\n```") == 2 * len(FENCED.findall(page))
+
+
+def test_the_readme_is_short():
+    assert len(README.splitlines()) <= 160
+    assert [line for line in lines_of(README) if line.startswith("python3 -m venv")] == SET_UP
+
+
+def test_numbers_of_the_readme_are_those_of_the_benchmarks():
+    """They stand in both; all else about them stands on the page alone."""
+    measured = README[README.index("## What is guaranteed") : README.index("## Command line")]
+    rows = [row for row in measured.splitlines() if row.startswith("|") and re.search(r"\d", row)]
+    assert len(rows) == 8
+    page = (ROOT / "docs" / "benchmarks.md").read_text().splitlines()
+    assert [row for row in rows if row not in page] == []
 
 
 @pytest.mark.slow
@@ -82,6 +111,6 @@ def test_completion_is_installed(tmp_path):
     assert "pdgd" in (tmp_path / ".bash_completions" / "pdgd.sh").read_text()
 
 
-def test_figures_are_there():
-    for figure in re.findall(r"!\[[^]]*\]\(([^)]+)\)", README):
-        assert (ROOT / figure).is_file()
+def test_links_and_figures_are_there():
+    for link in re.findall(r"\]\(([^)#]+)[^)]*\)", README):
+        assert link.startswith("https://") or (ROOT / link).is_file(), link
