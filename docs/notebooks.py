@@ -67,6 +67,5 @@ def _markdown(stem, cells):
                 parts.append(f"![]({name})")
             elif text := output.get("text") or data.get("text/plain"):
                 parts.append(f"```text\n{text.rstrip()}\n```")
-        if len(parts) == 2:  # under the title
-            parts.insert(1, f"From `notebooks/{stem}.ipynb`, which you can run.")
+    parts.insert(1, f"From `notebooks/{stem}.ipynb`, which you can run.")  # under the title
     return "\n\n".join(parts) + "\n", figures
