@@ -193,6 +193,15 @@ def project(
     return solve(layers, target, confidence, warm_start)
 
 
+class _Lane(NamedTuple):
+    """What `project_batch` maps over; None is shared by all lanes, or no warm start."""
+
+    layers: Layers | None
+    target: Array
+    confidence: ConfidenceSet | None
+    warm_start: Any
+
+
 def project_batch(
     layers: Layers,
     target: Float[Array, "batch layers states actions states"],
@@ -220,32 +229,32 @@ def project_batch(
     """
     method = solver_of(solver)
     num_lanes = target.shape[0]
-    axes = (
-        0 if layers.action_mask.ndim == 4 else None,
-        0,
-        0 if confidence.radius.ndim == 4 else None,
-        None if warm_start is None else 0,
+    lanes = _Lane(
+        layers=layers if layers.action_mask.ndim == 4 else None,
+        target=target,
+        confidence=confidence if confidence.radius.ndim == 4 else None,
+        warm_start=warm_start,
     )
-    arguments = (layers, target, confidence, warm_start)
 
-    def one(mapped: Any) -> ProjectionResult:
-        lane = [
-            x if axis is None else y for x, y, axis in zip(arguments, mapped, axes, strict=True)
-        ]
+    def one(lane: _Lane) -> ProjectionResult:
         return project(
-            lane[0], lane[1], lane[2], solver=method, warm_start=lane[3], tolerance=tolerance
+            layers if lane.layers is None else lane.layers,
+            lane.target,
+            confidence if lane.confidence is None else lane.confidence,
+            solver=method,
+            warm_start=lane.warm_start,
+            tolerance=tolerance,
         )
 
     working = _ARRAYS_PER_LANE * target[0].size * target.dtype.itemsize
     size = max(1, (max_bytes or spare_bytes()) // working)
-    mapped = tuple(None if axis is None else x for x, axis in zip(arguments, axes, strict=True))
     if size >= num_lanes:
-        result: ProjectionResult = jax.vmap(one)(mapped)
+        result: ProjectionResult = jax.vmap(one)(lanes)
         return result
-    return jax.lax.map(one, mapped, batch_size=int(size))
+    return jax.lax.map(one, lanes, batch_size=int(size))
 
 
-# Beyond any meaning, and below the mark of what is absent (see `cone.py`).
+# Beyond any meaning, and below the mark of what is absent (see `_cone.py`).
 LARGEST_TARGET = 1e20
 
 # Arrays of the size of an occupancy that a solver holds at the same time, counted generously.

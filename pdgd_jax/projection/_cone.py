@@ -18,9 +18,9 @@ Arrays are entries-first: `[S, ...]` for the entries of cones and `[...]` for on
 so that every operation, sums over entries included, runs over all cones of all lanes contiguously.
 """
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array
@@ -28,6 +28,9 @@ from jaxtyping import Array
 from pdgd_jax.projection._xla import fence
 
 __all__ = ["ABSENT", "ConePieces", "classify", "positive_part", "project_cone", "support_of"]
+
+Sums = TypeVar("Sums", bound=tuple[Array, ...])
+Maxima = TypeVar("Maxima", bound=tuple[Array, ...])
 
 # The target of an entry that does not exist: its projection is then exactly zero, without any
 # further masking.
@@ -66,16 +69,22 @@ class ConePieces(NamedTuple):
         return jnp.maximum(self.value, 0)
 
 
-def _reduce(added: Sequence[Array], largest: Sequence[Array] = ()) -> list[Array]:
+def _reduce(added: Sums, largest: Maxima) -> tuple[Sums, Maxima]:
     """Sums of some arrays over the entries and maxima of others, in one pass over memory."""
-    count, dtype = len(added), added[0].dtype
+    zero = jnp.zeros((), added[0].dtype)
+    lowest = jnp.full((), -jnp.inf, added[0].dtype)
 
     def combine(left: Any, right: Any) -> Any:
-        sums = map(jnp.add, left[:count], right[:count])
-        return (*sums, *map(_larger, left[count:], right[count:]))
+        sums, maxima = zip(left, right, strict=True)
+        return jax.tree.map(jnp.add, *sums), jax.tree.map(_larger, *maxima)
 
-    initial = [jnp.zeros((), dtype)] * count + [jnp.full((), -jnp.inf, dtype)] * len(largest)
-    return list(lax.reduce((*added, *largest), tuple(initial), combine, (0,)))
+    initial = jax.tree.map(lambda _: zero, added), jax.tree.map(lambda _: lowest, largest)
+    return lax.reduce((added, largest), initial, combine, (0,))
+
+
+def _sum(added: Sums) -> Sums:
+    """Sums of some arrays over the entries, in one pass over memory."""
+    return _reduce(added, ())[0]
 
 
 def positive_part(x: Array) -> Array:
@@ -141,6 +150,57 @@ def _compare(point: Array, middle: Array, moved: Array, kept: Array, binding: Ar
     return jnp.where(above < moved, RAISED, piece)
 
 
+class _Totals(NamedTuple):
+    """Sums over all entries of a cone."""
+
+    positive_mass: Array
+    positive_count: Array
+    center_square: Array
+    center_point: Array  # of the center times the size of the point
+
+
+class _Extremes(NamedTuple):
+    """Maxima over all entries of a cone."""
+
+    largest: Array  # of the point
+    least: Array  # of what the support function subtracts
+
+
+class _Moved(NamedTuple):
+    """Sums over the entries that are raised, or over those that are lowered."""
+
+    entries: Array  # how many
+    point: Array
+    center: Array
+
+
+class _Kept(NamedTuple):
+    """Sums over the entries in the middle, and of what the slack piece has in excess."""
+
+    center_point: Array
+    center_square: Array
+    excess: Array
+
+
+class _PieceSums(NamedTuple):
+    """Sums over the entries of each piece, one number for each cone, `[...]`."""
+
+    raised: _Moved
+    lowered: _Moved  # entries and point: of those that stay positive
+    middle: _Kept
+
+
+class _Cone(NamedTuple):
+    """What is known of each cone before its pieces are, `[...]`."""
+
+    positive_count: Array
+    positive_mass: Array
+    half_radius: Array
+    support: Array
+    rounding: Array
+    guess: Array
+
+
 TIGHT, OPEN, APEX = 0.0, 1.0, 2.0
 
 
@@ -160,42 +220,28 @@ class _Common(NamedTuple):
     rounding: Array
 
 
-def _settle(
-    count_u: Array,
-    point_u: Array,
-    center_u: Array,
-    count_d: Array,
-    point_d: Array,
-    center_l: Array,
-    dot_m: Array,
-    square_m: Array,
-    excess: Array,
-    positive_count: Array,
-    positive_mass: Array,
-    half_radius: Array,
-    support: Array,
-    rounding: Array,
-    guess: Array,
-) -> _Common:
+def _settle(sums: _PieceSums, cone: _Cone) -> _Common:
     """The kind of each cone and its best mass, from sums over the pieces."""
-    apex = ~(support > rounding)
-    slack = (excess <= half_radius * positive_mass) | (half_radius >= 1)
-    per_u, per_d = 1 / jnp.maximum(count_u, 1), 1 / jnp.maximum(count_d, 1)
-    weight_u = jnp.where(count_u > 0, center_u + half_radius, 0) * per_u
-    weight_d = jnp.where(count_d > 0, center_l - half_radius, 0) * per_d
-    mean_u, mean_d = point_u * per_u, point_d * per_d
-    square = square_m + count_u * weight_u**2 + count_d * weight_d**2
-    tight_mass = (dot_m + weight_u * point_u + weight_d * point_d) / square
+    up, down, middle = sums
+    half_radius, rounding, guess = cone.half_radius, cone.rounding, cone.guess
+    apex = ~(cone.support > rounding)
+    slack = (middle.excess <= half_radius * cone.positive_mass) | (half_radius >= 1)
+    per_u, per_d = 1 / jnp.maximum(up.entries, 1), 1 / jnp.maximum(down.entries, 1)
+    weight_u = jnp.where(up.entries > 0, up.center + half_radius, 0) * per_u
+    weight_d = jnp.where(down.entries > 0, down.center - half_radius, 0) * per_d
+    mean_u, mean_d = up.point * per_u, down.point * per_d
+    square = middle.center_square + up.entries * weight_u**2 + down.entries * weight_d**2
+    tight_mass = (middle.center_point + weight_u * up.point + weight_d * down.point) / square
     # Below the bound of `classify`: this piece ends before the solution.
-    tight_mass = _larger(tight_mass, support - rounding)
+    tight_mass = _larger(tight_mass, cone.support - rounding)
     # alpha < beta: at this mass the ball does not bind, although it does at the solution. The slack
     # piece leads back.
     gap = (mean_u - weight_u * guess) - (mean_d - weight_d * guess)
-    crossed = (count_u > 0) & (count_d > 0) & (gap < -rounding)
+    crossed = (up.entries > 0) & (down.entries > 0) & (gap < -rounding)
     open_ = slack | crossed
 
-    per_positive = 1 / jnp.maximum(positive_count, 1)
-    mass = jnp.where(apex, 0, jnp.where(open_, positive_mass, tight_mass))
+    per_positive = 1 / jnp.maximum(cone.positive_count, 1)
+    mass = jnp.where(apex, 0, jnp.where(open_, cone.positive_mass, tight_mass))
     return _Common(
         kind=jnp.where(apex, APEX, jnp.where(open_, OPEN, TIGHT)).astype(mass.dtype),
         level_u=jnp.where(open_, 0, mean_u - weight_u * mass),
@@ -204,10 +250,36 @@ def _settle(
         level_d=mean_d - weight_d * mass,
         weight_d=weight_d,
         block_d=-jnp.sqrt(per_d),
-        gain=jnp.where(apex, 0, jnp.where(open_, positive_count, 1 / square)),
+        gain=jnp.where(apex, 0, jnp.where(open_, cone.positive_count, 1 / square)),
         mass=mass,
         mass_guess=jnp.where(apex | slack, mass, guess),
-        rounding=jnp.where(support < -rounding, 0, rounding),
+        rounding=jnp.where(cone.support < -rounding, 0, rounding),
+    )
+
+
+class _Marks(NamedTuple):
+    """1 on the entries of a piece and 0 on the others, `[S, ...]`, if the cone is tight."""
+
+    raised: Array
+    middle: Array
+    reduced: Array  # lowered, and still positive
+
+
+def _pieces_of(point: Array, center: Array, marks: _Marks, common: _Common) -> ConePieces:
+    """The pieces, entry by entry, of what the entries share."""
+    each = jax.tree.map(lambda x: x[None], common)
+    tight = _one_where(each.kind == TIGHT, point)
+    upper = tight * marks.raised + _one_where((each.kind == OPEN) & (point > 0), point)
+    lower, inner = tight * marks.reduced, tight * marks.middle
+    shifted = point - upper * each.level_u - lower * each.level_d
+    return ConePieces(
+        value=jnp.where(upper + lower > 0, shifted, inner * center * each.mass),
+        weight=upper * each.weight_u + lower * each.weight_d + inner * center,
+        block=upper * each.block_u + lower * each.block_d,
+        gain=common.gain,
+        mass=common.mass,
+        mass_guess=common.mass_guess,
+        rounding=common.rounding,
     )
 
 
@@ -228,16 +300,17 @@ def classify(point: Array, center: Array, half_radius: Array, mass: Array) -> Co
     radius = half_radius[None]
     positive = positive_part(point)
     tail = fence(_tail, point, center)
-    positive_mass, positive_count, center_square, center_size, largest, least = _reduce(
-        (positive, _one_where(point > 0, point), center * center, center * jnp.abs(point)),
-        (point, radius * point - tail),
+    totals, extremes = _reduce(
+        _Totals(positive, _one_where(point > 0, point), center * center, center * jnp.abs(point)),
+        _Extremes(point, radius * point - tail),
     )
     # The support function of the ball, h max(u) + min_t [sum_i p_i max(u_i, t) - h t]: where it is
     # not positive the projection is the apex.
-    support = half_radius * largest - least
-    size = center_size + jnp.where(center_square > 0, jnp.abs(largest), 0)  # 0 if it does not exist
+    support = half_radius * extremes.largest - extremes.least
+    exists = totals.center_square > 0
+    size = totals.center_point + jnp.where(exists, jnp.abs(extremes.largest), 0)
     rounding = 2 * jnp.finfo(point.dtype).eps * size
-    unknown = positive_part(support) / (center_square + half_radius * half_radius)
+    unknown = positive_part(support) / (totals.center_square + half_radius * half_radius)
     # No mass is smaller than the support: |q| is the largest u.P / |P| of all P in the ball, and
     # |P| <= 1. Guesses far below it would be lost in the rounding of u, and could look settled.
     guess = _larger(jnp.where(mass > 0, mass, unknown), support - rounding)
@@ -247,30 +320,34 @@ def classify(point: Array, center: Array, half_radius: Array, mass: Array) -> Co
     piece = fence(_compare, point, middle, moved, kept, radius)
     raised, middle, reduced = (_one_where(piece == x, point) for x in (RAISED, MIDDLE, LOWERED))
     lowered = _one_where(piece < MIDDLE, point)
-    excess = positive_part(positive - center * positive_mass[None])
+    excess = positive_part(positive - center * totals.positive_mass[None])
     # Three sums at a time: with more the registers do not suffice.
-    sums = (
-        *_reduce((raised, raised * point, raised * center)),
-        *_reduce((reduced, reduced * point, lowered * center)),
-        *_reduce((middle * center * point, middle * center * center, excess)),
+    sums = _PieceSums(
+        raised=_sum(_Moved(raised, raised * point, raised * center)),
+        lowered=_sum(_Moved(reduced, reduced * point, lowered * center)),
+        middle=_sum(_Kept(middle * center * point, middle * center * center, excess)),
     )
-    common = fence(
-        _settle, *sums, positive_count, positive_mass, half_radius, support, rounding, guess
+    cone = _Cone(
+        positive_count=totals.positive_count,
+        positive_mass=totals.positive_mass,
+        half_radius=half_radius,
+        support=support,
+        rounding=rounding,
+        guess=guess,
     )
-    each = _Common(*(x[None] for x in common))
-    tight = _one_where(each.kind == TIGHT, point)
-    upper = tight * raised + _one_where((each.kind == OPEN) & (point > 0), point)
-    lower, inner = tight * reduced, tight * middle
-    shifted = point - upper * each.level_u - lower * each.level_d
-    return ConePieces(
-        value=jnp.where(upper + lower > 0, shifted, inner * center * each.mass),
-        weight=upper * each.weight_u + lower * each.weight_d + inner * center,
-        block=upper * each.block_u + lower * each.block_d,
-        gain=common.gain,
-        mass=common.mass,
-        mass_guess=common.mass_guess,
-        rounding=common.rounding,
-    )
+    marks = _Marks(raised, middle, reduced)
+    return _pieces_of(point, center, marks, fence(_settle, sums, cone))
+
+
+class _MassSearch(NamedTuple):
+    """The carry of `project_cone`."""
+
+    guess: Array
+    low: Array
+    high: Array
+    pieces: ConePieces  # at the last guess
+    settled: Array  # [], whether every cone is
+    steps: Array  # []
 
 
 def project_cone(
@@ -296,24 +373,28 @@ def project_cone(
     tiny = 2 * jnp.finfo(point.dtype).eps * scale
 
     # The loop begins with its evaluation, so that the program holds `classify` only once.
-    def step(carry: Any) -> Any:
-        guess, low, high, _, count = carry
-        pieces = classify(point, center, half_radius, guess)
+    def step(search: _MassSearch) -> _MassSearch:
+        pieces = classify(point, center, half_radius, search.guess)
         settled = jnp.abs(pieces.mass - pieces.mass_guess) <= tiny
         rising = pieces.mass > pieces.mass_guess
-        low = jnp.where(rising, pieces.mass_guess, low)
-        high = jnp.where(rising, high, pieces.mass_guess)
+        low = jnp.where(rising, pieces.mass_guess, search.low)
+        high = jnp.where(rising, search.high, pieces.mass_guess)
         inside = (pieces.mass > low) & (pieces.mass < high)
         halfway = jnp.where(jnp.isfinite(high), (low + high) / 2, 2 * low + 1)
         newton = jnp.where(inside, pieces.mass, halfway)
         guess = jnp.where(settled, pieces.mass_guess, newton)
-        return guess, low, high, (pieces, settled.all()), count + 1
+        return _MassSearch(guess, low, high, pieces, settled.all(), search.steps + 1)
 
-    def unsettled(carry: Any) -> Array:
-        return ~carry[3][1] & (carry[4] < max_steps)
+    def unsettled(search: _MassSearch) -> Array:
+        return ~search.settled & (search.steps < max_steps)
 
-    nothing = ConePieces(*[jnp.zeros_like(point)] * 3, *[jnp.zeros_like(mass)] * 4)
-    low, high = jnp.zeros_like(mass), jnp.full_like(mass, jnp.inf)
-    settled = jnp.zeros_like(mass, bool).all()
-    start = (mass, low, high, (nothing, settled), jnp.zeros((), jnp.int32))
-    return lax.while_loop(unsettled, step, start)[3][0]
+    nothing, none = jnp.zeros_like(point), jnp.zeros_like(mass)
+    start = _MassSearch(
+        guess=mass,
+        low=jnp.zeros_like(mass),
+        high=jnp.full_like(mass, jnp.inf),
+        pieces=ConePieces(nothing, nothing, nothing, none, none, none, none),
+        settled=jnp.zeros_like(mass, bool).all(),
+        steps=jnp.zeros((), jnp.int32),
+    )
+    return lax.while_loop(unsettled, step, start).pieces

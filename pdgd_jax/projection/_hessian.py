@@ -123,8 +123,11 @@ def _divide(table: Array) -> Array:
     return table
 
 
-def solve_system(hessian: Hessian, right: Array) -> Array:
-    """Solve the symmetric positive definite system by block elimination along the layers."""
+def solve_system(hessian: Hessian, right: Array, hints: bool | None = None) -> Array:
+    """Solve the symmetric positive definite system by block elimination along the layers.
+
+    `hints` are those of `one_kernel`.
+    """
     num_states = right.shape[1]
     is_pivot = jnp.eye(num_states, dtype=bool)[..., None]
 
@@ -133,7 +136,7 @@ def solve_system(hessian: Hessian, right: Array) -> Array:
         own, into, across, rhs = layer
         block = block + jnp.where(is_pivot, own[:, None], 0)
         table = jnp.concatenate([block, across, (rhs - shift)[:, None]], 1)  # [S, 2S + 1, B]
-        table = one_kernel(_divide, table)  # block^-1 [across, rhs]
+        table = one_kernel(_divide, table, hints)  # block^-1 [across, rhs]
         product: Any = sum(across[i][:, None] * table[i][None] for i in range(num_states))
         return (into - product[:, :-1], product[:, -1]), table
 

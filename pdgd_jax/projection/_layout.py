@@ -1,4 +1,4 @@
-"""The cones of a batch of projections on one axis: how `newton.py` lays out its arrays.
+"""The cones of a batch of projections on one axis: how the Newton solver lays out its arrays.
 
 The first layer has one state, whatever the masks, and the last leads to one, so that its cones are
 half-lines and nothing has to be found there. The $C = A + A S (L-2)$ cones of the other layers lie
@@ -18,7 +18,10 @@ from jaxtyping import Array
 from pdgd_jax.projection._problem import Problem, entries_sum
 from pdgd_jax.projection._xla import fence
 
-__all__ = ["Cones", "around", "assemble", "over_pairs", "per_state", "split"]
+__all__ = ["MIN_LAYERS", "Cones", "around", "assemble", "over_pairs", "per_state", "split"]
+
+# A first, an inner and a last layer; shorter horizons are padded by layers without actions.
+MIN_LAYERS = 3
 
 # Inner layers in one block, where sums over pairs are fastest; and no more blocks than these, since
 # each has its own part of the program.

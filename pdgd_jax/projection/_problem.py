@@ -1,9 +1,9 @@
 r"""A batch of projections, lanes last: what all solvers share of the mathematics.
 
-Everything here and in `newton.py` has the lanes of a batch as its *last* axis, and the next state
-as its *first*: `[S', L, S, A, B]`, which `newton.py` flattens further. On a CPU the innermost axes
-are what gets vectorised, and pairs and lanes are long and never reduced over in the cones, where
-most of the time goes.
+Everything here and in the Newton solver has the lanes of a batch as its *last* axis, and the next
+state as its *first*: `[S', L, S, A, B]`, which `_layout.py` flattens further. On a CPU the
+innermost axes are what gets vectorised, and pairs and lanes are long and never reduced over in the
+cones, where most of the time goes.
 """
 
 from typing import Any, NamedTuple

@@ -9,8 +9,13 @@ import pytest
 
 from pdgd_jax import ConfidenceSet, Layers, cold_start, make, occupancy_of, project, project_batch
 from pdgd_jax.projection import SOLVERS
+from pdgd_jax.projection._opening import opened
 from pdgd_jax.projection._problem import Problem, conclude, entries_first, point_at, single_lane
-from pdgd_jax.projection.newton import _solver as newton
+from pdgd_jax.projection.newton import NewtonOptions, make_solver
+from pdgd_jax.projection.newton._batching import Lanes
+from pdgd_jax.projection.newton._iteration import Guess, evaluate
+from pdgd_jax.projection.newton._solver import prepare
+from pdgd_jax.projection.newton._start import roughly
 from tests.reference.projection import (
     infeasibility,
     largest_mean,
@@ -40,19 +45,12 @@ def lane_of(solver, tolerance=None):
 compiled = jax.jit(jax.vmap(lane_of("newton")))
 
 
-@pytest.fixture
-def with_constants(monkeypatch):
-    """Set constants of the Newton solver, which is then traced anew."""
+def newton_with(**options):
+    """The Newton solver with some options that are not the usual ones."""
+    return make_solver(NewtonOptions(**options))
 
-    def apply(**constants):
-        for name, value in constants.items():
-            monkeypatch.setattr(newton, name, value)
-        # JAX remembers what it has traced by the function.
-        lanes, double = newton._project_lanes.__wrapped__, newton._in_double
-        monkeypatch.setattr(newton, "_project_lanes", lambda *arrays: lanes(*arrays))
-        monkeypatch.setattr(newton, "_in_double", lambda *arguments: double(*arguments))
 
-    return apply
+SLOW_LOOP = newton_with(local_steps=0)
 
 
 def many(*problems, warm_start=None):
@@ -289,22 +287,20 @@ def in_float32(arrays):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", [(4, 5, 3), (8, 7, 1)])
-def test_the_slow_loop_converges_alone_and_not_slowly(with_constants, shape):
+def test_the_slow_loop_converges_alone_and_not_slowly(shape):
     """With a single action most states are closed at first; each of them took steps by the score.
 
     Eleven seeds took at most 16 and 23 steps; with closed states, hundreds, or never converged.
     """
-    with_constants(LOCAL_STEPS=0)
     problems = batch(16, 256, shape)
-    result = jax.jit(jax.vmap(lane_of("newton")))(*problems)
+    result = jax.jit(jax.vmap(lane_of(SLOW_LOOP)))(*problems)
     check_exact(problems, result)
     assert np.max(result.info.iterations) <= 40
 
 
 @pytest.mark.slow
-def test_many_pairs_in_states_that_nothing_enters(with_constants):
+def test_many_pairs_in_states_that_nothing_enters():
     """What leaves a state that was opened is little in all, however many pairs it has."""
-    with_constants(LOCAL_STEPS=0)
     layers = Layers.from_sizes((1, 5, 5, 1), num_actions=200)
     rng = np.random.default_rng(19)
     shape = (*layers.shape, 5)
@@ -316,7 +312,11 @@ def test_many_pairs_in_states_that_nothing_enters(with_constants):
     radius = np.zeros(layers.shape)
     radius[1] = 2
     confidence = ConfidenceSet(center, radius)
-    result = jax.jit(jax.vmap(lambda target: project(layers, target, confidence)))(target)
+
+    def one(target):
+        return project(layers, target, confidence, solver=SLOW_LOOP)
+
+    result = jax.jit(jax.vmap(one))(target)
     assert np.all(result.info.converged)
     assert np.max(result.info.iterations) <= 40
 
@@ -336,11 +336,10 @@ def test_a_warm_start_of_another_precision_and_a_traced_tolerance():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["near", "ties", "medium"])
-def test_the_slow_loop_converges_in_float32_too(with_constants, kind):
+def test_the_slow_loop_converges_in_float32_too(kind):
     """Near the solution no descent of the dual can be seen: it is smaller than its rounding."""
-    with_constants(LOCAL_STEPS=0)
     problems = in_float32(batch(13, 512, kind=kind))
-    result = jax.jit(jax.vmap(lane_of("newton")))(*problems)
+    result = jax.jit(jax.vmap(lane_of(SLOW_LOOP)))(*problems)
     assert np.all(result.info.converged)
     assert np.max(result.info.residual) <= 1e-6
 
@@ -391,9 +390,9 @@ def test_closed_states_are_opened_and_others_stay():
     potential = np.random.default_rng(17).normal(size=(16, *SHAPE[:2]))
     potential *= problems[1].any(-1)
     lanes_last = [np.moveaxis(x, 0, -1) for x in (*problems, potential)]
-    raised = newton._opened(Problem.of(*lanes_last[:5]), lanes_last[5], np.full(16, 1e-3))
+    raised = opened(Problem.of(*lanes_last[:5]), lanes_last[5], np.full(16, 1e-3))
     raised = np.moveaxis(np.asarray(raised), -1, 0)
-    opened = kept = 0
+    changed = kept = 0
     for i, k, x in zip(*np.nonzero(problems[1].any(-1)), strict=True):
         ahead = raised[i, k + 1] if k + 1 < SHAPE[0] else np.zeros(SHAPE[1])
         best = max(
@@ -407,8 +406,8 @@ def test_closed_states_are_opened_and_others_stay():
         else:
             # Rounding of the target's and the potential's size.
             assert raised[i, k, x] + best == pytest.approx(1e-3, abs=1e-13 * (1 + abs(best)))
-            opened += 1
-    assert opened > 10
+            changed += 1
+    assert changed > 10
     assert kept > 10
 
 
@@ -425,44 +424,52 @@ def test_a_center_is_scaled_to_a_distribution(rounded):
     check_exact(problems, result)
 
 
+def lanes_last(problems, warm_start):
+    """A batch as the loops of the Newton solver take it."""
+    layers = jax.vmap(Layers)(*problems[:2])
+    confidence = jax.vmap(ConfidenceSet)(*problems[3:])
+    tolerance = np.full(len(problems[0]), 1e-9)
+    lanes = Lanes(layers, problems[2], confidence, warm_start, tolerance)
+    return jax.tree.map(lambda x: np.moveaxis(np.asarray(x), 0, -1), lanes)
+
+
 @pytest.mark.slow
-def test_rough_steps_lead_close_and_are_forgotten_where_they_overflow(monkeypatch):
-    monkeypatch.setattr(newton, "ROUGH_VARIABLES", 0)
-    problems = [np.moveaxis(x, 0, -1) for x in batch(14, 16, kind="near")]
-    cold = cold_start(Layers(*(x[..., 0] for x in problems[:2])))
-    start = [np.repeat(np.asarray(x)[..., None], 16, -1) for x in cold]
-    start[0][..., 3] = 1e300  # of lane 3, and beyond what single precision holds
-    start[0][..., 5] = np.nan
+def test_rough_steps_lead_close_and_are_forgotten_where_they_overflow():
+    options = NewtonOptions(rough_variables=0)
+    problems = batch(14, 16, kind="near")
+    cold = cold_start(Layers(*(x[0] for x in problems[:2])))
+    start = jax.tree.map(lambda x: np.repeat(np.asarray(x)[None], 16, 0), cold)
+    start.potential[3] = 1e300  # of lane 3, and beyond what single precision holds
+    start.potential[5] = np.nan
 
     @jax.jit
-    def rough(*arrays):
-        _, cones, before, _ = newton._prepare(*arrays)
-        begin = newton._Guess(before.potential, before.mass)
-        guess, steps = newton._roughly(cones, begin)
-        return begin, guess, newton._evaluate(cones, guess, steps).residual, steps
+    def rough(lanes):
+        _, cones, before, _ = prepare(lanes)
+        begin = Guess(before.potential, before.mass)
+        guess, steps = roughly(options, cones, begin)
+        return begin, guess, evaluate(options, cones, guess, steps).residual, steps
 
-    begin, guess, residual, steps = rough(*problems, *start, np.full(16, 1e-9))
+    begin, guess, residual, steps = rough(lanes_last(problems, start))
     for lane in (3, 5):
         np.testing.assert_array_equal(guess.potential[..., lane], begin.potential[..., lane])
     others = np.delete(np.arange(16), [3, 5])
-    assert np.all((steps[others] >= 1) & (steps[others] <= newton.ROUGH_STEPS))
+    assert np.all((steps[others] >= 1) & (steps[others] <= options.rough_steps))
     moved = [np.any(guess.potential[..., i] != begin.potential[..., i]) for i in others]
     assert np.sum(moved) > len(others) / 2
-    assert np.median(residual[others]) < newton.ROUGH_RESIDUAL / 10
+    assert np.median(residual[others]) < options.rough_residual / 10
 
 
 @pytest.mark.slow
-def test_rough_steps_leave_the_answer_exact(with_constants):
-    with_constants(ROUGH_VARIABLES=0)
+def test_rough_steps_leave_the_answer_exact():
     problems = batch(15, 256)
-    check_exact(problems, jax.jit(jax.vmap(lane_of("newton")))(*problems))
+    check_exact(problems, jax.jit(jax.vmap(lane_of(newton_with(rough_variables=0))))(*problems))
 
 
 @pytest.mark.slow
-def test_when_all_fails_the_point_is_still_feasible(with_constants):
-    with_constants(LOCAL_STEPS=1, GLOBAL_STEPS=1)
+def test_when_all_fails_the_point_is_still_feasible():
+    hopeless = newton_with(local_steps=1, global_steps=1)
     problems = batch(9, 16)
-    result = jax.jit(jax.vmap(lambda *x: lane_of("newton")(*x)))(*problems)
+    result = jax.jit(jax.vmap(lane_of(hopeless)))(*problems)
     failed = np.flatnonzero(~np.asarray(result.info.converged))
     assert len(failed) > 4
     for i in failed:
@@ -578,10 +585,12 @@ def test_float32_lowers_for_every_platform_where_double_is_not_enabled():
 
 @pytest.mark.parametrize(
     "solver",
-    [s if s == "newton" else pytest.param(s, marks=pytest.mark.slow) for s in SOLVERS],
+    [
+        pytest.param(newton_with(rough_variables=0), id="newton"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in SOLVERS if name != "newton"),
+    ],
 )
-def test_it_lowers_for_every_platform(solver, with_constants):
-    with_constants(ROUGH_VARIABLES=0)
+def test_it_lowers_for_every_platform(solver):
     problems = [array[0] for array in batch(12, 1, (2, 2, 2))]
     platforms = ["cpu", "cuda", "tpu"]
     exported = jax.export.export(jax.jit(lane_of(solver)), platforms=platforms)(*problems)
@@ -592,14 +601,14 @@ def test_it_lowers_for_every_platform(solver, with_constants):
 
 
 @pytest.mark.slow
-def test_it_traces_under_shard_map(with_constants):
+def test_it_traces_under_shard_map():
     """A loop must begin with what differs between devices, if it ends with that."""
-    with_constants(ROUGH_VARIABLES=0)
+    rough = newton_with(rough_variables=0)
     layers = Layers.from_sizes((1, 3, 2, 1), num_actions=2)
     shape = (2, *layers.shape, layers.shape[1])
 
     def lane(target, center, radius):
-        return project(layers, target, ConfidenceSet(center, radius)).occupancy
+        return project(layers, target, ConfidenceSet(center, radius), solver=rough).occupancy
 
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("lanes",))
     each = jax.sharding.PartitionSpec("lanes")

@@ -1,4 +1,4 @@
-"""Calls that XLA's CPU backend keeps apart, or compiles as one piece."""
+"""Calls that XLA's CPU backend keeps apart, or compiles as one piece, and with which JAX."""
 
 import jax
 import jax.numpy as jnp
@@ -6,8 +6,46 @@ import numpy as np
 import pytest
 
 from pdgd_jax import ConfidenceSet, make, occupancy_of, project
+from pdgd_jax.projection import _xla
 from pdgd_jax.projection._hessian import _divide
-from pdgd_jax.projection._xla import KNOWN, LARGEST, fence, one_kernel
+from pdgd_jax.projection._xla import LARGEST, LOOKED_AT, fence, known_decision, one_kernel
+from pdgd_jax.projection.newton import NewtonOptions, make_solver
+
+
+def look_at(version):
+    """Fail if nobody has looked at a version of JAX."""
+    decision = known_decision(version)
+    minor = ".".join(version.split(".")[:2])
+    assert decision is not None, (
+        f"Nobody has looked at JAX {minor}, where the attribute xla_cpu_small_call is off. Run "
+        "`python benchmarks/projection.py`, compare the rows with and without hints, decide, and "
+        "extend LOOKED_AT in pdgd_jax/projection/_xla.py by the version and the reason."
+    )
+
+
+def test_somebody_has_looked_at_this_version_of_jax():
+    look_at(jax.__version__)
+
+
+@pytest.mark.parametrize("version", ["0.13.0", "1.0.0", "0.1.75", "0.100.0", "0.13.0.dev20261118"])
+def test_a_version_that_nobody_has_looked_at_fails_and_says_what_to_do(version):
+    with pytest.raises(AssertionError, match="Run `python benchmarks/projection.py`, compare"):
+        look_at(version)
+
+
+def test_what_was_decided_for_each_version():
+    assert {each.version: each.hints for each in LOOKED_AT} == {
+        "0.10": True,
+        "0.11": False,
+        "0.12": False,
+    }
+    assert all(each.reason for each in LOOKED_AT)
+
+
+def test_a_version_that_nobody_has_looked_at_runs_without(monkeypatch):
+    monkeypatch.setattr(_xla, "LOOKED_AT", ())
+    assert not _xla.uses_hints()
+    assert _xla.uses_hints(True)
 
 
 def table(num_states, num_lanes, seed=0):
@@ -27,9 +65,14 @@ def test_a_block_is_divided_by_in_one_kernel_if_it_is_small(num_states, num_lane
     lanes_first, expected = table(num_states, num_lanes)
     argument = jnp.asarray(np.moveaxis(lanes_first, 0, -1))
     assert (argument.nbytes <= LARGEST) == whole
-    compiled = jax.jit(lambda x: one_kernel(_divide, 2 * x)).lower(argument).compile()
-    assert ("xla_cpu_small_call" in compiled.as_text()) == (whole and KNOWN)
-    np.testing.assert_allclose(np.moveaxis(compiled(argument), -1, 0), expected, atol=1e-9)
+    for hints, used in ((None, _xla.uses_hints()), (False, False)):
+
+        def divide(x, hints=hints):
+            return one_kernel(_divide, 2 * x, hints)
+
+        compiled = jax.jit(divide).lower(argument).compile()
+        assert ("xla_cpu_small_call" in compiled.as_text()) == (whole and used)
+        np.testing.assert_allclose(np.moveaxis(compiled(argument), -1, 0), expected, atol=1e-9)
 
 
 def double(x):
@@ -47,6 +90,29 @@ def test_a_fence_stays_in_the_program_on_a_cpu_alone():
 
     assert calls("cpu")
     assert not calls("cuda")
+
+
+@pytest.mark.parametrize("hints", [True, False, None])
+def test_a_solver_is_told_whether_to_use_hints(hints):
+    mdp = make("random", sizes=(1, 3, 1), num_actions=2).mdp
+    confidence = ConfidenceSet(mdp.transition, jnp.full(mdp.layers.shape, 0.1))
+    solver = make_solver(NewtonOptions(xla_hints=hints))
+
+    def one(target):
+        return project(mdp.layers, target, confidence, solver=solver)
+
+    text = jax.jit(one).lower(occupancy_of(mdp, mdp.layers.uniform_policy())).as_text()
+    assert ("xla_cpu_small_call" in text) == _xla.uses_hints(hints)
+
+
+def scaled(x, *, factor):
+    return {"scaled": factor * x["plain"]}
+
+
+def test_a_fence_takes_trees_and_static_arguments():
+    for factor in (2, 3):
+        result = jax.jit(lambda x, f=factor: fence(scaled, {"plain": x}, factor=f))(jnp.ones(3))
+        np.testing.assert_array_equal(result["scaled"], np.full(3, factor))
 
 
 @pytest.mark.slow

@@ -6,9 +6,9 @@ stands for a step size of each kind of rows, and the linear system of every iter
 jaxopt knows conjugate gradients or a dense matrix, is solved by what is known about it: once the
 flow is left out it falls into pairs, which are the identity and a matrix of rank two.
 
-`solver` polishes what jaxopt found (see `polish.py`), `bare` does not: 1e-6 is then about what it
+`solver` polishes what jaxopt found (see `_polish.py`), `bare` does not: 1e-6 is then about what it
 reaches, after hundreds to thousands of iterations. Either is for comparison, and for whoever trusts
-a known solver more; `newton.py` is faster. jaxopt is no longer maintained.
+a known solver more; the Newton solver is faster. jaxopt is no longer maintained.
 """
 
 from functools import partial
@@ -238,7 +238,7 @@ def init(layers: Layers, dtype: Any) -> WarmStart:
 def _completed(problem: Problem, point: Point) -> WarmStart:
     r"""A solution with all its multipliers, from the occupancy and the potentials.
 
-    With $u = v + F^\top y$ and the levels of `cone.py`, $u - q$ is $\alpha$ on the raised entries,
+    With $u = v + F^\top y$ and the levels of `_cone.py`, $u - q$ is $\alpha$ on the raised entries,
     where the excess is bound by the budget, $\beta$ on the lowered ones, where it is not bound, and
     between them on the others; at most $\beta$ on those that are zero.
     """

@@ -4,7 +4,7 @@ A first-order method is soon near the solution, and then slow. Its multipliers o
 potentials $y$, and the cones at $v + F^\top y$ say which of its other constraints are active. With
 these fixed the optimality conditions are linear. Solving them is one Newton step on the potentials,
 and exact if the active ones were right. States that nothing leaves at their potential are opened
-first, as in `newton.py`: there the conditions would be singular, and the step much too long.
+first (see `_opening.py`): there the conditions would be singular, and the step much too long.
 
 The steps are three: they finish what a solver found, and do not find it. Where they do not
 suffice the solver goes on, and they are tried again.
@@ -21,7 +21,8 @@ from jaxtyping import Array
 from pdgd_jax.projection._api import ProjectionResult
 from pdgd_jax.projection._cone import ABSENT, positive_part, project_cone
 from pdgd_jax.projection._hessian import hessian_of, solve_system
-from pdgd_jax.projection._layout import Cones, around, over_pairs, per_state
+from pdgd_jax.projection._layout import MIN_LAYERS, Cones, around, over_pairs, per_state
+from pdgd_jax.projection._opening import margin_at, opened
 from pdgd_jax.projection._problem import (
     Problem,
     conclude,
@@ -30,8 +31,6 @@ from pdgd_jax.projection._problem import (
     point_at,
     residual_of,
 )
-from pdgd_jax.projection.newton._solver import MIN_LAYERS, OPENED
-from pdgd_jax.projection.newton._solver import _opened as opened
 
 __all__ = ["Point", "occupancy_at", "polish", "solve_in_rounds"]
 
@@ -58,11 +57,10 @@ def polish(problem: Problem, found: Point) -> Point:
     num_layers = len(found.potential)
     whole = _padded(problem)
     cones = Cones.of(whole)
-    share = OPENED / cones.last[..., 0].size  # the actions of a state times their next states
 
     def step(carry: tuple[Array, Array, Array], _: None) -> tuple[tuple[Array, Array, Array], None]:
         potential, mass, residual = carry
-        potential = opened(whole, potential, share * jnp.minimum(1, residual))
+        potential = opened(whole, potential, margin_at(residual, cones.last))
         here, ahead = around(potential, cones.last.shape[1])
         point = cones.target + here[None] - ahead
         pieces = project_cone(point, cones.center, cones.half_radius, mass)

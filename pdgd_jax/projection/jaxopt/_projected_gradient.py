@@ -6,7 +6,7 @@ flow is conserved: the projection on them sets the others to zero. A projection 
 expand, so that the gradient is Lipschitz with constant 1 in the metric of $F F^\top$, the Laplacian
 of the network. Taken in it, $(F F^\top)^{-1} \nabla f$, no line search is needed.
 
-`solver` polishes what jaxopt found (see `polish.py`), `bare` does not: first-order, accelerated,
+`solver` polishes what jaxopt found (see `_polish.py`), `bare` does not: first-order, accelerated,
 and slow, hundreds to thousands of steps where Newton takes five. jaxopt is no longer maintained.
 """
 

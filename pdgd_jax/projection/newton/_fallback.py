@@ -1,0 +1,140 @@
+"""The globalised loop, for lanes in which local steps do not lead to the solution."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array
+
+from pdgd_jax.projection._layout import Cones
+from pdgd_jax.projection._opening import margin_at, opened
+from pdgd_jax.projection._problem import Problem, entries_sum, per_lane, point_at
+from pdgd_jax.projection.newton._iteration import (
+    Found,
+    Guess,
+    Iterate,
+    evaluate,
+    measured,
+    newton_point,
+    select,
+    unevaluated,
+)
+from pdgd_jax.projection.newton._linesearch import Search, Step, judged
+from pdgd_jax.projection.newton._options import NewtonOptions
+from pdgd_jax.projection.newton._start import cast
+
+__all__ = ["in_double"]
+
+
+def _globalised(
+    options: NewtonOptions, problem: Problem, tolerance: Array, lanes: Array, before: Found
+) -> Found:
+    """Newton on the dual with open states and exact cones, in these lanes.
+
+    Each step begins at `before.start` or where the last one ended.
+    """
+    cones = Cones.of(problem)
+
+    def running(iterate: Iterate) -> Array:
+        steps = iterate.iterations - before.iterations
+        return lanes & (iterate.residual > tolerance) & (steps < options.global_steps)
+
+    def step(search: Search) -> Search:
+        iterate = search.iterate
+        moving = running(iterate)
+        full = newton_point(options, cones, iterate).potential
+        change = per_lane(search.length, 3) * (full - iterate.start.potential)
+        taken = Step(change, slope=(iterate.gradient * change).sum((0, 1)))
+        potential = iterate.start.potential + change
+        margin = margin_at(iterate.residual, cones.last, options.opened)
+        point = Guess(opened(problem, potential, margin), iterate.pieces.mass)
+        moved = select(moving, point, iterate.start)
+        trial = evaluate(options, cones, moved, iterate.iterations + moving, exact=True)
+        return judged(search, taken, trial, moving)
+
+    first = unevaluated(cones, before.start, before.iterations)
+    search = Search(
+        iterate=first,
+        value=jnp.full_like(tolerance, jnp.inf),  # so that the first evaluation is a descent
+        least=first.residual,
+        length=jnp.ones_like(tolerance),
+    )
+    search = lax.while_loop(lambda search: running(search.iterate).any(), step, search)
+    return Found.of(search.iterate)
+
+
+class _Rounds(NamedTuple):
+    """The carry of `_from_anywhere`."""
+
+    found: Found
+    base: Array  # [L, S, B], the potentials that have moved into the target
+    number: Array  # [], of rounds so far
+
+
+def _from_anywhere(
+    options: NewtonOptions, problem: Problem, goal: Array, local: Found, lanes: Array
+) -> Found:
+    r"""Globalised steps in these lanes, whatever the local ones began with; others mean nothing.
+
+    Every round but the first begins where the last one ended, with its potentials moved into the
+    target: adding $F^\top y$ to it does not change the projection, as $F q = b$ is given. What is
+    left of potentials and dual is small, and so is its rounding.
+    """
+
+    def undone(rounds: _Rounds) -> Array:
+        return ~(rounds.found.within(goal) | ~lanes).all() & (rounds.number < options.rounds)
+
+    def solve_round(rounds: _Rounds) -> _Rounds:
+        before = rounds.found
+        base = rounds.base + before.start.potential
+        shifted = problem._replace(target=point_at(problem, base))
+        start = before.start._replace(potential=jnp.zeros_like(base))
+        loose = jnp.where(rounds.number == 0, options.hand_over * goal, goal)
+        moving = lanes & ~((rounds.number > 1) & before.within(goal))
+        found = _globalised(options, shifted, loose, moving, before._replace(start=start))
+        return _Rounds(select(moving, found, before), base, rounds.number + 1)
+
+    cold = jax.tree.map(jnp.zeros_like, local.start)
+    endless = jnp.full_like(goal, jnp.inf)
+    first = _Rounds(
+        found=local._replace(start=cold, residual=endless, rounding=endless),
+        base=jnp.zeros_like(cold.potential),
+        number=jnp.zeros((), jnp.int32),
+    )
+    rounds = lax.while_loop(undone, solve_round, first)
+    potential = rounds.base + rounds.found.start.potential
+    return rounds.found._replace(start=rounds.found.start._replace(potential=potential))
+
+
+def in_double(
+    options: NewtonOptions,
+    problem: Problem,
+    cones: Cones,
+    goal: Array,
+    local: Found,
+    lanes: Array,
+) -> Found:
+    """Globalised steps in double precision, also for a caller that has not enabled it.
+
+    In single precision the line search is blind long before the end. It is rare enough for an
+    accelerator on which double precision is slow.
+
+    Args:
+      options: of the solver.
+      problem: the batch.
+      cones: the same, in the other layout.
+      goal: `[B]`, the residual to reach.
+      local: what the local loop found; it is kept in the other lanes.
+      lanes: `[B]`, those that are to be solved.
+    """
+    if goal.dtype == jnp.float64:
+        return select(lanes, _from_anywhere(options, problem, goal, local, lanes), local)
+    with jax.enable_x64(True):
+        wide, wide_goal, wide_local = cast((problem, goal, local), jnp.float64)
+        # Distributions to the rounding of this precision, without which it does not converge.
+        total = entries_sum(wide.center)
+        wide = wide._replace(center=wide.center / jnp.where(total > 0, total, 1)[None])
+        # Rounding what was found to single precision adds to its residual.
+        found = _from_anywhere(options, wide, wide_goal / 10, wide_local, lanes)
+    return select(lanes, measured(cones, cast(found, goal.dtype)), local)

@@ -1,0 +1,198 @@
+"""Newton steps on the linear pieces, and the local loop that is made of them alone."""
+
+from typing import NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array
+
+from pdgd_jax.projection._cone import ConePieces, classify, positive_part, project_cone
+from pdgd_jax.projection._hessian import hessian_of, solve_system
+from pdgd_jax.projection._layout import Cones, around, over_pairs, per_state
+from pdgd_jax.projection._problem import entries_sum, per_lane
+from pdgd_jax.projection._xla import fence
+from pdgd_jax.projection.newton._options import NewtonOptions
+
+__all__ = [
+    "Found",
+    "Guess",
+    "Iterate",
+    "evaluate",
+    "local",
+    "measured",
+    "newton_point",
+    "select",
+    "unevaluated",
+]
+
+Tree = TypeVar("Tree")
+
+
+class Guess(NamedTuple):
+    """Where the pieces are to be found."""
+
+    potential: Array  # [L, S, B]
+    mass: Array  # [C B]
+
+
+class Iterate(NamedTuple):
+    """A guess and what was found there."""
+
+    start: Guess
+    pieces: ConePieces
+    last: Array  # [S, A, B], the occupancy of the last layer
+    gradient: Array  # F q - b, [L, S, B]
+    residual: Array  # [B]
+    rounding: Array  # [B], of what the residual is computed from
+    iterations: Array  # [B]
+
+
+class Found(NamedTuple):
+    """What a loop ends with: of the pieces, which are large, what is needed afterwards."""
+
+    start: Guess
+    gain: Array  # [C B]
+    value: Array  # [S', C B]
+    last: Array
+    residual: Array
+    rounding: Array
+    iterations: Array
+
+    @classmethod
+    def of(cls, iterate: Iterate) -> "Found":
+        """What is needed of an iterate."""
+        pieces = iterate.pieces
+        return cls(
+            start=Guess(iterate.start.potential, pieces.mass),
+            gain=pieces.gain,
+            value=pieces.value,
+            last=iterate.last,
+            residual=iterate.residual,
+            rounding=iterate.rounding,
+            iterations=iterate.iterations,
+        )
+
+    def within(self, goal: Array) -> Array:
+        """The lanes that are done: the residual is small enough, and so is its rounding."""
+        return (self.residual <= goal) & (self.rounding <= goal)
+
+
+def _excess(cones: Cones, mass: Array, value: Array, last: Array) -> Array:
+    """$F q - b$ of the masses and entries of the cones and the occupancy of the last layer."""
+    outflow = per_state(mass, last)
+    source = jnp.zeros_like(outflow[:1]).at[0, 0].set(1)
+    entered = jnp.concatenate([source, fence(over_pairs, value, last)])
+    return (outflow - entered) * cones.free
+
+
+def evaluate(
+    options: NewtonOptions, cones: Cones, start: Guess, iterations: Array, exact: bool = False
+) -> Iterate:
+    """The pieces, at a guess of the masses or exact, the flow they violate, and the residual."""
+    y = start.potential
+    here, ahead = around(y, cones.last.shape[1])
+    point = cones.target + here[None] - ahead
+    if exact:
+        pieces = fence(project_cone, point, cones.center, cones.half_radius, start.mass)
+    else:
+        pieces = fence(classify, point, cones.center, cones.half_radius, start.mass)
+    last = positive_part(cones.last + y[-1][:, None])
+    # Rounding leaves the mass and the sum of what has it a little apart.
+    value = positive_part(pieces.value) if exact else pieces.value
+    gradient = _excess(cones, entries_sum(value) if exact else pieces.mass, value, last)
+    moved = jnp.abs(pieces.mass - pieces.mass_guess).reshape(-1, y.shape[-1])
+    residual = jnp.maximum(jnp.abs(gradient).max((0, 1)), moved.max(0))
+    share = options.rounding * jnp.finfo(y.dtype).eps
+    behind = jnp.where(pieces.rounding > 0, share * jnp.abs(here), 0)
+    doubt = options.rounding / 2 * pieces.rounding + behind
+    doubt_last = jnp.where(last > 0, share * jnp.abs(cones.last), 0)
+    rounding = jnp.maximum(doubt.reshape(moved.shape).max(0), doubt_last.max((0, 1)))
+    return Iterate(start, pieces, last, gradient, residual, rounding, iterations)
+
+
+def unevaluated(cones: Cones, start: Guess, iterations: Array) -> Iterate:
+    """Before the first evaluation: a Newton step from here changes nothing.
+
+    The loops begin with it and evaluate inside, so that the program, which takes longer to compile
+    than to run, holds the evaluation only once.
+    """
+    nothing = jnp.zeros_like(cones.target)
+    none = jnp.zeros_like(cones.half_radius)
+    endless = jnp.full_like(iterations, jnp.inf, cones.target.dtype)
+    return Iterate(
+        start=start,
+        pieces=ConePieces(
+            value=nothing,
+            weight=nothing,
+            block=nothing,
+            gain=none,
+            mass=start.mass,
+            mass_guess=start.mass,
+            rounding=none,
+        ),
+        last=jnp.zeros_like(cones.last),
+        gradient=jnp.zeros_like(cones.free),
+        residual=endless,
+        rounding=endless,
+        iterations=iterations,
+    )
+
+
+def newton_point(options: NewtonOptions, cones: Cones, iterate: Iterate) -> Guess:
+    """Where the linear system of the current pieces is solved."""
+    pieces, last = iterate.pieces, iterate.last
+    damping = 1e-3 * jnp.minimum(1, iterate.residual)
+    hessian = hessian_of(cones, pieces, last, damping)
+    change = solve_system(hessian, -iterate.gradient, options.xla_hints)
+    here, ahead = around(change, last.shape[1])
+    mass = pieces.mass + pieces.gain * (here - entries_sum(pieces.weight * ahead))
+    return Guess(iterate.start.potential + change, mass)
+
+
+def select(lanes: Array, new: Tree, old: Tree) -> Tree:
+    """`new` in these lanes and `old` in the others, for arrays whose last axis ends in lanes."""
+
+    def pick(x: Array, y: Array) -> Array:
+        each = jnp.tile(lanes, x.shape[-1] // lanes.size)
+        return jnp.where(per_lane(each, x.ndim), x, y)
+
+    return jax.tree.map(pick, new, old)
+
+
+def measured(cones: Cones, found: Found) -> Found:
+    """With the flow of what is returned in the residual, not that of the iterate."""
+    value = positive_part(found.value)
+    excess = _excess(cones, entries_sum(value), value, found.last)
+    residual = jnp.maximum(found.residual, jnp.abs(excess).max((0, 1)))
+    return found._replace(residual=residual)
+
+
+class _Local(NamedTuple):
+    """The carry of `local`."""
+
+    start: Guess  # of the next step
+    found: Found  # by the last
+
+
+def local(options: NewtonOptions, cones: Cones, start: Guess, tolerance: Array) -> Found:
+    """Newton on the pieces from `start`, until every lane is done or out of budget."""
+
+    def running(found: Found | Iterate) -> Array:
+        return (found.residual > tolerance) & (found.iterations < options.local_steps)
+
+    def step(carry: _Local) -> _Local:
+        before = carry.found
+        iterate = evaluate(options, cones, carry.start, before.iterations + running(before))
+        lanes = running(iterate)
+
+        def move() -> Guess:
+            # A lane that is done keeps its point, and evaluating it again gives the same result.
+            return select(lanes, newton_point(options, cones, iterate), iterate.start)
+
+        start = lax.cond(lanes.any(), move, lambda: iterate.start)
+        return _Local(start, Found.of(iterate))
+
+    first = Found.of(unevaluated(cones, start, jnp.full_like(tolerance, -1, jnp.int32)))
+    carry = _Local(start, first)
+    return lax.while_loop(lambda carry: running(carry.found).any(), step, carry).found

@@ -1,0 +1,69 @@
+"""How long a globalised Newton step may be."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from pdgd_jax.projection.newton._iteration import Iterate, select
+
+__all__ = ["Search", "Step", "dual_value", "judged"]
+
+
+class Search(NamedTuple):
+    """Where a line search stands."""
+
+    iterate: Iterate  # the last point that was accepted
+    value: Array  # [B], of the dual there
+    least: Array  # [B], residual of all points so far
+    length: Array  # [B], of the next step: a share of Newton's
+
+
+class Step(NamedTuple):
+    """A shortened Newton step."""
+
+    change: Array  # [L, S, B], of the potentials
+    slope: Array  # [B], of the dual along it
+
+
+def dual_value(iterate: Iterate) -> Array:
+    r"""$f(y) = \tfrac12 \|q\|^2 - b^\top y$, `[B]`."""
+    num_lanes = iterate.residual.size
+    square = (iterate.pieces.occupancy**2).sum(0).reshape(-1, num_lanes).sum(0)
+    square += (iterate.last**2).sum((0, 1))
+    return square / 2 - iterate.start.potential[0, 0]
+
+
+def judged(search: Search, step: Step, trial: Iterate, moving: Array) -> Search:
+    """The search after a trial, which is accepted or, in the next step, shortened.
+
+    Accepted is a step that descends; or that halves the least residual so far, which is seen where
+    rounding hides the descent, and cannot happen without end; or that is too short to matter.
+
+    Args:
+      search: before the trial.
+      step: what led to it.
+      trial: the iterate at its end.
+      moving: `[B]`, the lanes in which there was a step; in others the trial is the iterate.
+    """
+    iterate, value, least, length = search
+    trial_value = dual_value(trial)
+    rise = trial_value - value
+    # What rounding may add to the dual. Below it no descent can be seen, but whether the slope has
+    # fallen to half, as it does only near or before the lowest point.
+    rounding = 4 * jnp.finfo(value.dtype).eps * (1 + jnp.abs(value))
+    flatter = (trial.gradient * step.change).sum((0, 1)) <= -step.slope / 2
+    accept = (
+        (rise <= 1e-4 * step.slope - rounding)
+        | ((rise <= rounding) & flatter)
+        | (trial.residual <= least / 2)
+        | (length < 1e-10)
+    )
+    # The minimiser of the parabola through what is known, safeguarded.
+    shorter = length * jnp.clip(-step.slope / (2 * (rise - step.slope)), 0.05, 0.5)
+    return Search(
+        iterate=select(accept | ~moving, trial, iterate._replace(iterations=trial.iterations)),
+        value=jnp.where(accept, trial_value, value),
+        least=jnp.where(trial.residual < least, trial.residual, least),
+        length=jnp.where(accept, 1, shorter),
+    )
