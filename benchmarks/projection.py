@@ -23,6 +23,7 @@ import numpy as np
 from quick import add_quick, hurry
 
 from pdgd_jax import ConfidenceSet, Layers, cold_start, project
+from pdgd_jax.projection.newton import NewtonOptions, make_solver
 
 
 class Case(NamedTuple):
@@ -158,8 +159,18 @@ class Ours:
     """`project` under `vmap` and `scan`, compiled once."""
 
     def __init__(
-        self, case, sequence, lanes, core, solver="newton", dtype="float64", episodes=None
+        self,
+        case,
+        sequence,
+        lanes,
+        core,
+        solver="newton",
+        dtype="float64",
+        episodes=None,
+        xla_hints=None,
     ):
+        if xla_hints is not None:
+            solver = make_solver(NewtonOptions(xla_hints=xla_hints))
         order = np.roll(np.arange(sequence.target.shape[1]), -core * lanes)[:lanes]
         count = episodes or case.episodes
         self.data = [jnp.asarray(array[:count, order], dtype) for array in sequence]
@@ -430,6 +441,13 @@ def contestants(case, everything):
         (f"newton float32 1e-6, {case.lanes[-1]} lanes", "ours",
          {"lanes": case.lanes[-1], "dtype": "float32"})
     )  # fmt: skip
+    # Both settings of the attribute that is used with some versions of JAX (see
+    # pdgd_jax/projection/_xla.py): the rows above have the one that was decided for this version.
+    rows += [
+        (f"newton, {word} hints, {case.lanes[-1]} lanes", "ours",
+         {"lanes": case.lanes[-1], "xla_hints": hints})
+        for word, hints in (("with", True), ("without", False))
+    ]  # fmt: skip
     if everything and case.slow_peer_episodes:
         few = {"episodes": case.slow_peer_episodes}
         rows += [

@@ -31,6 +31,8 @@ QUOTED = {
         "| small | newton 1e-9, 1 lanes |",
         "| small | newton 1e-9, 256 lanes |",
         "| small | newton float32 1e-6, 256 lanes |",
+        "| small | newton, with hints, 256 lanes |",
+        "| small | newton, without hints, 256 lanes |",
         "| large | newton 1e-9, 1 lanes |",
         "| large | newton 1e-9, 32 lanes |",
         "| large | newton float32 1e-6, 32 lanes |",
