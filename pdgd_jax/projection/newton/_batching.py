@@ -3,7 +3,7 @@
 Here a batch has its lanes *first*, as `vmap` gives them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -71,7 +71,7 @@ def merging(solve: Batched, options: NewtonOptions) -> Batched:
 
     @project_batch.def_vmap
     def merge(
-        axis_size: int, in_batched: tuple[Lanes], lanes: Lanes
+        axis_size: int, in_batched: Sequence[Lanes], lanes: Lanes
     ) -> tuple[ProjectionResult, ProjectionResult]:
         def widen(x: Array, batched: bool) -> Array:
             return x if batched else jnp.broadcast_to(x, (axis_size, *x.shape))

@@ -33,7 +33,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array
+from jaxtyping import Array, ArrayLike
 
 from pdgd_jax.models import Layers
 from pdgd_jax.projection._api import ProjectionInfo, ProjectionResult, Solver
@@ -101,7 +101,11 @@ def _find(
         lanes.any(),
         partial(in_double, options),
         lambda problem, cones, goal, found, lanes: found,
-        *(problem, cones, goal, found, lanes),
+        problem,
+        cones,
+        goal,
+        found,
+        lanes,
     )
 
 
@@ -156,7 +160,7 @@ def _solve(
     target: Array,
     confidence: ConfidenceSet,
     warm_start: WarmStart,
-    tolerance: Array,
+    tolerance: ArrayLike,
 ) -> ProjectionResult:
     """Project one target; under `vmap`, all lanes together."""
     L, S, A = layers.shape
