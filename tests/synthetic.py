@@ -107,6 +107,9 @@ def results(
     attributes = _attributes(coordinates)
     coordinates["certificate"] = [name for name, *_ in CERTIFICATES]
     coordinates["theorem"] = ("certificate", [theorem for _, theorem, *_ in CERTIFICATES])
+    coordinates["setting"] = ["rates", "delta", "confidence_scale"]
+    uses = [[name not in SETTINGLESS] * 3 for name in learner]
+    coordinates["uses_setting"] = (("learner", "setting"), uses)
     return xarray.Dataset(variables, coordinates, attributes)
 
 

@@ -15,8 +15,6 @@ __all__ = ["Cell", "Results", "as_dataset", "cells_of"]
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
-# What a learner may ignore; see `_heeds`.
-_SETTINGS = ("rates", "delta", "confidence_scale")
 _LABELS: Mapping[str, Callable[[Any], str]] = {
     "delta": lambda value: f"δ = {value:g}",
     "confidence_scale": lambda value: f"radii scaled by {value:g}",
@@ -77,42 +75,38 @@ def as_dataset(source: Results) -> "xarray.Dataset":
 def cells_of(dataset: "xarray.Dataset") -> list[Cell]:
     """Every combination of what was swept, but for the seeds.
 
-    A learner that ignores a setting was played once and its values repeated: it makes one cell,
-    whose label does not name that setting.
+    A learner that has no use for a setting was played once and its values repeated: it makes one
+    cell, whose label does not name that setting.
     """
     dims = [dim for dim in dataset["regret"].dims if dim not in ("checkpoint", "seed")]
     swept = [str(dim) for dim in dims if dataset.sizes[dim] > 1]
     cells: dict[Any, Cell] = {}
-    heeded: dict[Any, list[str]] = {}
+    used: dict[int | None, list[str]] = {}
     for place in itertools.product(*(range(dataset.sizes[dim]) for dim in dims)):
         where = dict(zip(map(str, dims), place, strict=True))
         player = where.get("learner")
-        if player not in heeded:
-            one = dataset if player is None else dataset.isel(learner=player)
-            heeded[player] = [dim for dim in swept if _heeds(one, dim)]
-        distinct = tuple(where[dim] for dim in heeded[player])
+        if player not in used:
+            used[player] = [dim for dim in swept if _uses(dataset, player, dim)]
+        distinct = tuple(where[dim] for dim in used[player])
         if (player, distinct) not in cells:
-            names = {dim: _label(dataset, dim, where[dim]) for dim in heeded[player]}
+            names = {dim: _label(dataset, dim, where[dim]) for dim in used[player]}
             values = {dim: _value(dataset, dim, index) for dim, index in where.items()}
             cells[player, distinct] = Cell(names, values, dataset.isel(where))
     return list(cells.values())
 
 
-def _heeds(dataset: "xarray.Dataset", dim: str) -> bool:
-    """Whether results differ along `dim`; only settings can be ignored."""
-    if dim not in _SETTINGS:
+def _uses(dataset: "xarray.Dataset", player: int | None, dim: str) -> bool:
+    """Whether results differ along `dim`: as `sweep` has recorded it, and else they do.
+
+    Args:
+      dataset: the results.
+      player: the place of the learner; None if the results are those of one.
+      dim: a setting, or something else that was swept.
+    """
+    if "uses_setting" not in dataset or dim not in dataset["setting"]:
         return True
-    for name, variable in dataset.data_vars.items():
-        if dim not in variable.dims or name == "policy" or variable.dtype.kind not in "fiub":
-            continue
-        numbers = variable.transpose(dim, ...).to_numpy()
-        if not np.array_equal(
-            numbers,
-            np.broadcast_to(numbers[:1], numbers.shape),
-            equal_nan=numbers.dtype.kind == "f",
-        ):
-            return True
-    return False
+    recorded = dataset["uses_setting"].sel(setting=dim)
+    return bool(recorded if player is None else recorded.isel(learner=player))
 
 
 def _value(dataset: "xarray.Dataset", dim: str, index: int) -> Any:

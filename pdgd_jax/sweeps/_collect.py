@@ -16,7 +16,7 @@ from pdgd_jax.simulation import (
     stacked,
     start,
 )
-from pdgd_jax.sweeps._plan import DIMS, Block, Group, Lane, Plan
+from pdgd_jax.sweeps._plan import DIMS, SETTINGS, Block, Group, Lane, Plan
 
 if TYPE_CHECKING:
     import xarray
@@ -93,6 +93,7 @@ class _Full:
             "state": int(S),
             "action": int(A),
         }
+        self.uses_setting = _uses_setting(plan)
         self.theorems: dict[str, str] = {}
         self.pieces: list[tuple[list[Lane], xarray.Dataset]] = []
 
@@ -127,6 +128,12 @@ class _Full:
             "episode": (("horizon", "checkpoint"), np.array(episodes), played),
             "certificate": list(self.theorems),
             "theorem": ("certificate", list(self.theorems.values())),
+            "setting": list(SETTINGS),
+            "uses_setting": (
+                ("learner", "setting"),
+                self.uses_setting,
+                {"long_name": "whether results of a learner depend on a setting", "units": "1"},
+            ),
         }
         attributes = {
             "configuration": json.dumps(asked.as_dict()),
@@ -163,6 +170,15 @@ class _Full:
             else slice(at := (lane.seed if axis == "seed" else getattr(cell, axis)), at + 1)
             for axis in DIMS
         )
+
+
+def _uses_setting(plan: Plan) -> np.ndarray:
+    """`[learner, setting]`: whether a learner was played at each value, or once for all."""
+    uses = np.ones((len(plan.configuration.learners), len(SETTINGS)), bool)
+    for _, block in plan.blocks():
+        for cell in {lane.cell for lane in block.lanes}:
+            uses[cell.learner] = [setting not in cell.repeats for setting in SETTINGS]
+    return uses
 
 
 # What a certificate says where the paper has no such guarantee.

@@ -27,11 +27,22 @@ from pdgd_jax.simulation import Comparators, What, check_run, checkpoint_episode
 from pdgd_jax.sweeps._configuration import Configuration
 from pdgd_jax.sweeps._costs import bytes_of, compile_seconds, episode_seconds, lane_bytes
 
-__all__ = ["DIMS", "Block", "Cell", "Group", "Lane", "Plan", "plan_of", "stops_of", "width_of"]
+__all__ = [
+    "DIMS",
+    "SETTINGS",
+    "Block",
+    "Cell",
+    "Group",
+    "Lane",
+    "Plan",
+    "plan_of",
+    "stops_of",
+    "width_of",
+]
 
 # The leading axes of the results; all but the last make a cell.
 DIMS = ("instance", "learner", "rates", "delta", "confidence_scale", "horizon", "seed")
-_SETTINGS = ("rates", "delta", "confidence_scale")
+SETTINGS = ("rates", "delta", "confidence_scale")
 
 # How often to save.
 _SAVE_SECONDS = 5.0
@@ -240,7 +251,7 @@ class _Shop:
         asked = self.configuration
         T = asked.horizon[cell.horizon]
         name, label = asked.learners[cell.learner], asked.instances[cell.instance].label
-        settings = {name: getattr(asked, name)[getattr(cell, name)] for name in _SETTINGS}
+        settings = {name: getattr(asked, name)[getattr(cell, name)] for name in SETTINGS}
         try:
             learner = make_learner(name, cmdp, T, solver=asked.solver, **settings)
             check_run(cmdp, learner, T)
@@ -300,8 +311,8 @@ def _cells(configuration: Configuration) -> Iterator[Cell]:
         range(len(configuration.instances)), enumerate(configuration.learners)
     ):
         useful = settings_of(name)
-        counts = [len(getattr(configuration, s)) if s in useful else 1 for s in _SETTINGS]
-        repeats = tuple(s for s in _SETTINGS if s not in useful)
+        counts = [len(getattr(configuration, s)) if s in useful else 1 for s in SETTINGS]
+        repeats = tuple(s for s in SETTINGS if s not in useful)
         horizons = range(len(configuration.horizon))
         for rates, delta, scale, horizon in itertools.product(*map(range, counts), horizons):
             yield Cell(instance, learner, rates, delta, scale, horizon, repeats)

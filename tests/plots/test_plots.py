@@ -125,6 +125,11 @@ def test_labels_name_what_differs_and_nothing_else():
         "uniform, T = 50",
         "uniform, T = 2,000",
     ]
+    # Results that do not say which settings were used are told apart by all of them.
+    old = data.drop_vars("uses_setting").isel(horizon=0)
+    assert [cell.label for cell in cells_of(old)][2:] == ["uniform, tuned", "uniform, theory"]
+    one = data.isel(learner=1, horizon=0)
+    assert [cell.label for cell in cells_of(one)] == [""]
     data = results(delta=(0.05, 0.01), confidence_scale=(1.0, 0.3), instance=("a", "b"))
     labels = [cell.label for cell in cells_of(data)]
     assert labels[0] == "a, δ = 0.05, radii scaled by 1"

@@ -109,6 +109,9 @@ def test_a_learner_that_ignores_a_setting_has_the_same_values_along_it(whole):
     np.testing.assert_array_equal(idle.reward.isel(rates=0), idle.reward.isel(rates=1))
     busy = whole.sel(learner="pdgd-ops")
     assert (busy.reward.isel(rates=0) != busy.reward.isel(rates=1)).any()
+    assert whole.uses_setting.dims == ("learner", "setting")
+    assert whole.setting.values.tolist() == ["rates", "delta", "confidence_scale"]
+    assert whole.uses_setting.values.tolist() == [[True] * 3, [False] * 3]
 
 
 @pytest.mark.slow
