@@ -56,12 +56,13 @@ def whole(option: str, number: float, least: int = 1, most: int = _MOST) -> int:
     return int(number)
 
 
-def check_target(path: Path, force: bool = False) -> None:
-    """Refuse, before any work is done, a file that could not be written or that is there already.
+def check_target(path: Path, force: bool = False, folder: bool = False) -> None:
+    """Refuse, before any work is done, what could not be written or is there already.
 
     Args:
       path: the file.
       force: whether it may replace another.
+      folder: whether a folder is to be written instead.
     """
     aside = path.parent / f"{path.name}.{os.getpid()}{ASIDE}"
     try:
@@ -69,7 +70,7 @@ def check_target(path: Path, force: bool = False) -> None:
             if path.parent.exists():
                 raise ValueError(f"{path.parent} is not a folder.")
             raise ValueError(f"the folder {path.parent} does not exist.")
-        if path.is_dir():
+        if path.is_dir() and not folder:
             raise ValueError(f"{path} is a folder; give the name of a file.")
         if path.exists() and not force:
             raise ValueError(

@@ -1,6 +1,5 @@
 """`pdgd plot`."""
 
-import inspect
 import io
 import json
 from enum import StrEnum
@@ -23,19 +22,6 @@ if TYPE_CHECKING:
     from pdgd_jax.plots import Look
 
 __all__ = ["plot"]
-
-_OF_AN_INSTANCE = ("policy", "occupancy", "grid")
-_OF_ALL_HORIZONS = ("horizons", "certificates")
-# What is drawn on a single axis, so that instances of other scales get one of their own.
-_IN_PANELS = (
-    "regret",
-    "violation",
-    "positive-violation",
-    "multipliers",
-    "reward",
-    "radius",
-    "tradeoff",
-)
 
 
 class Format(StrEnum):
@@ -86,8 +72,7 @@ def plot(
     figure: Annotated[
         str,
         typer.Option(
-            help="regret, violation, positive-violation, multipliers, reward, tradeoff, "
-            "horizons, radius, solver, certificates, policy, occupancy or grid.",
+            help=f"{', '.join(_figure_names()[:-1])} or {_figure_names()[-1]}.",
             autocompletion=completing(_figure_names),
         ),
     ] = "regret",
@@ -137,7 +122,7 @@ def plot(
     the longest is drawn, but for the figures that are about all of them. A learner has the same
     colour in every figure.
     """
-    from pdgd_jax.plots import COLUMN_WIDTH, PAGE_WIDTH, Look, pyplot, save
+    from pdgd_jax.plots import COLUMN_WIDTH, FIGURES, PAGE_WIDTH, Look, pyplot, save
 
     kind, target = _target(figure, format_, out)
     inches = COLUMN_WIDTH if width is Width.COLUMN else PAGE_WIDTH
@@ -146,7 +131,7 @@ def plot(
     options = _checked(figure, [name for name, wish in wanted.items() if wish])
     check_target(target, force)
     dataset = selected(folder, select or [])
-    if figure not in _OF_ALL_HORIZONS:
+    if not FIGURES[figure].all_horizons:
         dataset = dataset.isel(horizon=[dataset["horizon"].to_numpy().argmax()])
     axes = _drawn(figure, dataset, look, _panels(figure, dataset, facet), options)
 
@@ -156,9 +141,9 @@ def plot(
     with writing(target.parent):
         publish(target.parent, {target.name: content.getvalue()})
     what = figure
-    if figure in _OF_AN_INSTANCE:
+    if FIGURES[figure].of_an_instance:
         what += f" of {_first(dataset)}"
-    elif figure not in _OF_ALL_HORIZONS:
+    elif not FIGURES[figure].all_horizons:
         what += f" of horizon {dataset['horizon'].item():,}"
     Console().print(Text(f"{what} drawn to {target}"), soft_wrap=True)
 
@@ -196,19 +181,22 @@ def _checked(figure: str, names: list[str]) -> dict[str, bool]:
     from pdgd_jax.plots import FIGURES
 
     for name in names:
-        if name not in inspect.signature(FIGURES[figure]).parameters:
+        if name not in FIGURES[figure].options:
             raise ValueError(f"the figure {figure} has no {name}.")
     return dict.fromkeys(names, True)
 
 
 def _panels(figure: str, dataset: "xarray.Dataset", facet: str | None) -> str:
     """By what a figure is divided into panels; empty if it is not."""
+    from pdgd_jax.plots import FIGURES
+
     if facet == "none":
         return ""
     if facet is None:
-        return "instance" if figure in _IN_PANELS and dataset.sizes["instance"] > 1 else ""
-    if figure not in _IN_PANELS:
-        raise ValueError(f"the figure {figure} has no panels; those of {', '.join(_IN_PANELS)} do.")
+        return "instance" if FIGURES[figure].in_panels and dataset.sizes["instance"] > 1 else ""
+    if not FIGURES[figure].in_panels:
+        divided = ", ".join(name for name, other in FIGURES.items() if other.in_panels)
+        raise ValueError(f"the figure {figure} has no panels; those of {divided} do.")
     name = facet.strip().replace("-", "_")
     dims = [str(dim) for dim in dataset["rho"].dims if dim not in ("seed", "horizon")]
     if name not in dims:
@@ -225,7 +213,7 @@ def _drawn(
     draw = FIGURES[figure]
     if panels:
         return facets(draw, dataset, by=panels, look=look, **options)
-    if figure not in _OF_AN_INSTANCE:
+    if not draw.of_an_instance:
         return draw(dataset, look=look, **options)
     one = dataset.isel(dict.fromkeys(dataset["rho"].dims, 0))
     return draw(_instance(dataset, one), one["policy"].to_numpy(), look=look)

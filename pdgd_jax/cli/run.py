@@ -1,8 +1,9 @@
 """`pdgd run`."""
 
-import time
+import warnings
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import jax
 import typer
@@ -17,7 +18,6 @@ from pdgd_jax.cli.options import (
     ANY_OPTION,
     LARGEST_KEY,
     AsJson,
-    Force,
     completing,
     instance_names,
     instance_options,
@@ -28,13 +28,16 @@ from pdgd_jax.cli.options import (
     whole,
 )
 from pdgd_jax.cli.output import print_json
-from pdgd_jax.cli.summary import check_out, print_summary, save
+from pdgd_jax.cli.summary import check_out, print_summary, saving
 from pdgd_jax.instances import make_for
 from pdgd_jax.learners import make_learner
-from pdgd_jax.models import CMDP
-from pdgd_jax.results import comparators_of, evaluate, process_name, summarise
-from pdgd_jax.simulation import run_seeds, use_cores
-from pdgd_jax.sweeps import cost_of_run
+from pdgd_jax.models import CMDP, EpisodesWarning
+from pdgd_jax.results import process_name, summarise
+from pdgd_jax.simulation import use_cores
+from pdgd_jax.sweeps import Report, cost_of_run, sweep
+
+if TYPE_CHECKING:
+    import xarray
 
 _COLUMNS = (
     TextColumn("{task.description}"),
@@ -44,11 +47,58 @@ _COLUMNS = (
     TimeRemainingColumn(),
 )
 
+
+class Shown(StrEnum):
+    """How seeds are put together."""
+
+    MEDIAN = "median"
+    MEAN = "mean"
+
+
 InstanceName = Annotated[
     str,
     typer.Argument(
         help="An instance, see [bold]pdgd instances[/].", autocompletion=completing(instance_names)
     ),
+]
+Episodes = Annotated[float, typer.Option(help="T, how many episodes to play.")]
+Seeds = Annotated[int, typer.Option(help="How many independent runs.")]
+RandomKey = Annotated[int, typer.Option(help="Decides everything random, but the instance.")]
+LearnerName = Annotated[
+    str,
+    typer.Option(
+        help=f"One of {', '.join(learner_names())}.", autocompletion=completing(learner_names)
+    ),
+]
+RatesName = Annotated[
+    str,
+    typer.Option(
+        help='"tuned", "theory", or the two constants C,eta.',
+        autocompletion=completing(rates_names),
+    ),
+]
+Delta = Annotated[float, typer.Option(help="The confidence parameter.")]
+ConfidenceScale = Annotated[
+    float, typer.Option(help="What the paper's confidence radius is multiplied by.")
+]
+SolverName = Annotated[
+    str,
+    typer.Option(
+        help=f"Of the projection: {', '.join(solver_names())}.",
+        autocompletion=completing(solver_names),
+    ),
+]
+Checkpoints = Annotated[int, typer.Option(help="How often to look.")]
+Certificates = Annotated[bool, typer.Option("--certificates", help="List every guarantee.")]
+StatisticName = Annotated[
+    Shown, typer.Option(help="Of the seeds: the median and a band, or the mean.")
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(help="Save everything to this folder, as pdgd sweep does.", metavar="DIR"),
+]
+Force = Annotated[
+    bool, typer.Option("--force", help="Replace the results in the folder, if there are some.")
 ]
 
 
@@ -58,45 +108,25 @@ InstanceName = Annotated[
     epilog=examples(
         "pdgd run",
         "pdgd run streaming --episodes 1e5 --seeds 16",
-        "pdgd run random --constraints phases --confidence-scale 0.3 --out phases.npz",
+        "pdgd run random --constraints phases --confidence-scale 0.3 --out phases",
         "pdgd --import my_module run my-instance --learner my-learner",
     ),
 )
 def run(
     context: typer.Context,
     name: InstanceName = "random",
-    episodes: Annotated[float, typer.Option(help="T, how many episodes to play.")] = 10_000,
-    seeds: Annotated[int, typer.Option(help="How many independent runs.")] = 8,
-    key: Annotated[int, typer.Option(help="Decides everything random, but the instance.")] = 0,
-    learner: Annotated[
-        str,
-        typer.Option(
-            help=f"One of {', '.join(learner_names())}.", autocompletion=completing(learner_names)
-        ),
-    ] = "pdgd-ops",
-    rates: Annotated[
-        str,
-        typer.Option(
-            help='"tuned", "theory", or the two constants C,eta.',
-            autocompletion=completing(rates_names),
-        ),
-    ] = "tuned",
-    delta: Annotated[float, typer.Option(help="The confidence parameter.")] = 0.05,
-    confidence_scale: Annotated[
-        float, typer.Option(help="What the paper's confidence radius is multiplied by.")
-    ] = 1.0,
-    solver: Annotated[
-        str,
-        typer.Option(
-            help=f"Of the projection: {', '.join(solver_names())}.",
-            autocompletion=completing(solver_names),
-        ),
-    ] = "newton",
-    checkpoints: Annotated[int, typer.Option(help="How often to look.")] = 200,
-    certificates: Annotated[
-        bool, typer.Option("--certificates", help="List every guarantee.")
-    ] = False,
-    out: Annotated[Path | None, typer.Option(help="Save everything to this .npz file.")] = None,
+    episodes: Episodes = 10_000,
+    seeds: Seeds = 8,
+    key: RandomKey = 0,
+    learner: LearnerName = "pdgd-ops",
+    rates: RatesName = "tuned",
+    delta: Delta = 0.05,
+    confidence_scale: ConfidenceScale = 1.0,
+    solver: SolverName = "newton",
+    checkpoints: Checkpoints = 200,
+    certificates: Certificates = False,
+    statistic: StatisticName = Shown.MEDIAN,
+    out: Out = None,
     force: Force = False,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -112,54 +142,33 @@ def run(
     whole("--checkpoints", checkpoints)
     use_cores(whole("--seeds", seeds))
     T = whole("--episodes", episodes)
+    _, options = instance_options(context, name)
     name, cmdp = _made(context, name, T)
-    player = make_learner(
-        learner,
-        cmdp,
-        T,
-        delta=delta,
-        rates=literal(rates) if "," in rates else rates,
-        confidence_scale=confidence_scale,
-        solver=solver,
-    )
+    settings = {
+        "rates": literal(rates) if "," in rates else rates,
+        "delta": delta,
+        "confidence_scale": confidence_scale,
+    }
+    player = make_learner(learner, cmdp, T, solver=solver, **settings)
     devices = len(jax.local_devices())
     cost = cost_of_run(cmdp, player, T, seeds, name=learner, solver=solver, devices=devices)
     if dry_run:
         show_cost(cost, as_json)
         return
     announce(cost, yes=yes, quiet=as_json)
-    keys = jax.random.split(jax.random.key(key), seeds)
-    comparators = comparators_of(cmdp, T)
-    console = Console(stderr=True)
-    with Progress(*_COLUMNS, console=console, transient=True, disable=as_json) as progress:
-        task = progress.add_task("compiling", total=T * seeds, rate="")
-        begin = 0.0
-
-        def on_checkpoint(done: int) -> None:
-            nonlocal begin
-            if done == 0:
-                begin = time.perf_counter()
-                progress.update(task, description=f"{name}, {count_in_words(seeds, 'seed')}")
-                return
-            speed = done * seeds / (time.perf_counter() - begin)
-            progress.update(task, completed=done * seeds, rate=f"{speed:,.0f} episodes/s")
-
-        history = run_seeds(
-            keys,
-            cmdp,
-            player,
-            T,
-            checkpoints=checkpoints,
-            comparators=comparators,
-            on_checkpoint=on_checkpoint,
-        )
-        seconds = time.perf_counter() - begin
-    result = evaluate(history, cmdp)
+    configuration = {
+        "name": f"{learner} on {name}",
+        "key": key,
+        "seeds": seeds,
+        "checkpoints": min(checkpoints, T),
+        "instance": [{"make": name, **options}],
+        "settings": {"horizon": T, **settings},
+        "learners": {"names": learner, "solver": solver},
+    }
+    data, seconds = _played(configuration, -(-seeds // devices), out, quiet=as_json)
     facts = {"instance": name, "learner": learner, "rates": rates, "seconds": seconds}
     facts["constraints_process"] = process_name(cmdp.constraints)
-    facts |= summarise(history, result, cmdp.units)
-    if out is not None:
-        save(out, facts, history, result)
+    facts |= summarise(data, cmdp.units)
     if as_json:
         print_json(facts)
         return
@@ -168,7 +177,7 @@ def run(
     played = f"{count_in_words(T, 'episode')}, {count_in_words(seeds, 'seed')}"
     title = f"{learner} on {name}: {played} ({speed})"
     console.print(Text(title, style="bold"), soft_wrap=True)
-    print_summary(console, facts, history, result, all_=certificates)
+    print_summary(console, facts, data, all_=certificates, statistic=statistic.value)
     if learner == "pdgd-ops" and rates == "theory":
         console.print(
             "rates of the proofs barely move the multipliers at such horizons; use "
@@ -184,3 +193,36 @@ def _made(context: typer.Context, name: str, num_episodes: int) -> tuple[str, CM
     cmdp = make_for(name, num_episodes, **options)
     cmdp.check_episodes(num_episodes)
     return name, cmdp
+
+
+def _played(
+    configuration: dict[str, Any], width: int, out: Path | None, *, quiet: bool
+) -> tuple["xarray.Dataset", float]:
+    """The results of a sweep of one cell, saved if asked for, and how long playing took."""
+    T, seeds = configuration["settings"]["horizon"], configuration["seeds"]
+    reports: list[Report] = []
+    console = Console(stderr=True)
+    with Progress(*_COLUMNS, console=console, transient=True, disable=quiet) as progress:
+        task = progress.add_task("compiling", total=T * seeds, rate="")
+
+        def show(report: Report) -> None:
+            reports[:] = [report]
+            if report.state == "playing":
+                progress.update(
+                    task,
+                    description=f"{configuration['name']}, {count_in_words(seeds, 'seed')}",
+                    completed=report.episodes,
+                    rate=f"{report.speed:,.0f} episodes/s" if report.speed else "",
+                )
+
+        with saving(out) as folder, warnings.catch_warnings():
+            warnings.simplefilter("ignore", EpisodesWarning)  # it was said before
+            data = sweep(
+                configuration,
+                out=folder,
+                width=width,
+                # Without files to write there is time to say how far it is at every checkpoint.
+                save_every=None if out else -(-T // configuration["checkpoints"]),
+                on_progress=show,
+            ).load()
+    return data, reports[0].seconds

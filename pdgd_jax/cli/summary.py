@@ -1,90 +1,112 @@
 """How a run ended, in words and pictures."""
 
-import io
-import json
+import contextlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from pdgd_jax._internal.files import publish, writing
-from pdgd_jax._internal.pytree import on_host
+from pdgd_jax._internal.files import ASIDE, writing
 from pdgd_jax._internal.text import number_in_words
 from pdgd_jax.cli.options import check_target
 from pdgd_jax.cli.output import plain_table, print_table
 from pdgd_jax.cli.signs import only_ascii
 from pdgd_jax.cli.textplot import curve
-from pdgd_jax.results import Estimate, Evaluation
-from pdgd_jax.simulation import History
+from pdgd_jax.results import (
+    QUANTITIES,
+    Cell,
+    Estimate,
+    Results,
+    Statistic,
+    as_dataset,
+    band_of,
+    cells_of,
+    spread_in_words,
+)
 
-__all__ = ["check_out", "print_summary", "save"]
-
-NDArray = np.ndarray[Any, np.dtype[Any]]
+__all__ = ["check_out", "print_summary", "saving"]
 
 
 def print_summary(
-    console: Console, facts: dict[str, Any], history: History, result: Evaluation, *, all_: bool
+    console: Console,
+    facts: dict[str, Any],
+    results: Results,
+    *,
+    all_: bool,
+    statistic: Statistic = "median",
 ) -> None:
-    """Print the summary, the picture, and what a reader must not miss."""
-    episodes, seeds = facts["episodes"], facts["seeds"]
-    ascii_ = only_ascii(console)
-    plus_minus = "+-" if ascii_ else "±"
-    band = f"mean {plus_minus} 95% interval" if seeds > 1 else "value"
-    table = plain_table("after the last episode", f">{band}", ">per episode")
-    layers = history.policy.shape[-3]  # what an episode may be worth
+    """Print the summary, the picture, and what a reader must not miss.
 
-    def text(estimate: Estimate, scale: float = 1.0) -> str:
-        return estimate.words(scale).replace("±", plus_minus)
-
-    def row(label: str, name: str) -> None:
-        estimate = Estimate(**facts[name])
-        each = Estimate(estimate.mean / episodes, estimate.half_width / episodes)
-        table.add_row(label, text(estimate, episodes * layers), text(each, layers))
-
-    row("reward", "reward")
-    table.add_row("OPT", number_in_words(episodes * facts["opt"]), number_in_words(facts["opt"]))
-    if own := facts.get("environment"):
-        earned, best = Estimate(**own["reward"]), own["opt"]
-        each = Estimate(*(value / episodes for value in earned))
-        table.add_row("reward, in the environment's units", text(earned), text(each))
-        whole, per_episode = number_in_words(best), number_in_words(best / episodes)
-        table.add_row("OPT, in the environment's units", whole, per_episode)
-    row("regret", "regret")
-    # What the paper promises if constraints are adversarial; without a margin, it is nothing.
-    if "adversarial" in facts.get("constraints_process", "") and facts["alpha"] > 0:
-        row(f"alpha-regret, alpha = {facts['alpha']:.3g}", "alpha_regret")
-    row("violation, worst constraint", "violation")
-    drawn = history.metrics.constraint_sum is not None
-    row(
-        f"violation, positive parts{' as shown' if drawn else ' of the mean'}", "positive_violation"
-    )
-    setting = history.setting  # a learner without multipliers or epochs has zeros there
-    has_multipliers = setting is not None and setting.num_constraints is not None
-    if has_multipliers or on_host(history.metrics.largest_multiplier).any():
-        for i, multiplier in enumerate(facts["multipliers"]):
-            label = "multiplier" if len(facts["multipliers"]) == 1 else f"multiplier {i + 1}"
-            table.add_row(label, text(Estimate(**multiplier)), "")
-    if on_host(history.metrics.epoch).any():
-        table.add_row("epochs", text(Estimate(**facts["epochs"])), "")
-    print_table(console, table)
+    Args:
+      console: where to.
+      facts: of `summarise`.
+      results: which they are of.
+      all_: whether to list every guarantee.
+      statistic: how seeds are put together.
+    """
+    (cell,) = cells_of(as_dataset(results))
+    _print_ends(console, facts, cell, statistic)
     console.print()
     width = max(20, min(60, console.width - 12))
-    for label, values in (("regret", result.regret), ("violation", result.violation)):
-        average = " (mean over seeds)" if seeds > 1 else ""
+    for name in ("regret", "violation"):
+        values, episode = QUANTITIES[name].of(cell.data), cell.data["episode"]
         picture = curve(
-            result.episode,
-            values.mean(0),
+            episode.to_numpy(),
+            band_of(values, episode, statistic=statistic).centre,
             width=width,
-            label=f"{label}{average}",
-            only_ascii=ascii_,
+            label=f"{name} ({statistic} over seeds)" if facts["seeds"] > 1 else name,
+            only_ascii=only_ascii(console),
         )
         console.print(Text(picture), soft_wrap=True)
         console.print()
     _print_certificates(console, facts, all_)
     _print_projections(console, facts)
+
+
+def _print_ends(console: Console, facts: dict[str, Any], cell: Cell, statistic: Statistic) -> None:
+    """Where the runs ended: every quantity of the table that has a row."""
+    episodes = facts["episodes"]
+    layers = cell.data.sizes.get("layer", 1)  # what an episode may be worth
+    spread = f"{statistic} ({spread_in_words(statistic)})" if facts["seeds"] > 1 else "value"
+    table = plain_table("after the last episode", f">{spread}", ">per episode")
+
+    def add(label: str, estimate: Estimate, scale: float = 0.0, *, each: bool = True) -> None:
+        average = estimate.map(lambda total: total / episodes)
+        words = average.words(scale / episodes, statistic) if each else ""
+        table.add_row(label, estimate.words(scale, statistic), words)
+
+    for quantity in QUANTITIES.values():
+        if quantity.name == "opt":  # an average, and no sum
+            _add_optimum(table.add_row, facts, add)
+        row = quantity.row
+        if row is None or quantity.key not in facts or not row.when(facts):
+            continue
+        found, label = facts[quantity.key], row.name(facts)
+        if not quantity.each_constraint:
+            scale = episodes * layers if row.per_episode else 0.0
+            add(label, Estimate(**found), scale, each=row.per_episode)
+            continue
+        for i, one in enumerate(found):
+            numbered = label if len(found) == 1 else f"{label} {i + 1}"
+            add(numbered, Estimate(**one), each=row.per_episode)
+    print_table(console, table)
+
+
+def _add_optimum(
+    add_row: Callable[..., None], facts: dict[str, Any], add: Callable[..., None]
+) -> None:
+    """The optimum, and both in the units of the environment if rewards were rescaled."""
+    total = facts["episodes"] * facts["opt"]
+    add_row("OPT", number_in_words(total), number_in_words(facts["opt"]))
+    if own := facts.get("environment"):
+        add("reward, in the environment's units", Estimate(**own["reward"]))
+        whole, per_episode = own["opt"], own["opt"] / facts["episodes"]
+        words = number_in_words(whole), number_in_words(per_episode)
+        add_row("OPT, in the environment's units", *words)
 
 
 def _print_certificates(console: Console, facts: dict[str, Any], all_: bool) -> None:
@@ -134,23 +156,39 @@ def _print_projections(console: Console, facts: dict[str, Any]) -> None:
 
 
 def check_out(path: Path, force: bool = False) -> None:
-    """Refuse, before anything runs, a place where the result could not be saved."""
-    if path.suffix != ".npz":
-        raise ValueError(f"--out must end in .npz; got {path.name!r}.")
-    check_target(path, force)
+    """Refuse, before anything runs, a place where the results could not be saved.
 
-
-def save(path: Path, facts: dict[str, Any], history: History, result: Evaluation) -> None:
-    """Write histories, evaluation and summary as one `.npz`, whole or not at all.
-
-    What was recorded is under `history.`, what it means under the names of `Evaluation`.
+    Args:
+      path: the folder.
+      force: whether it may replace the results of another run or sweep.
     """
-    arrays = {name: getattr(result, name) for name in Evaluation._fields if name != "certificates"}
-    for where, leaf in jax.tree.leaves_with_path(history):
-        name = jax.tree_util.keystr(where, simple=True, separator=".")
-        arrays[f"history.{name}"] = on_host(leaf)
-    arrays["summary"] = np.array(json.dumps(facts))
-    content = io.BytesIO()
-    np.savez_compressed(content, **arrays)
-    with writing(path.parent):
-        publish(path.parent, {path.name: content.getvalue()})
+    if path.suffix == ".npz":
+        raise ValueError(
+            f"--out is a folder now, which pdgd plot, pdgd report and open_results read; got the "
+            f"name of a file, {path.name!r}."
+        )
+    held = path.is_dir() and any(path.iterdir())
+    if held and force and not (path / "manifest.json").exists():
+        raise ValueError(f"{path} holds something else than results, which --force does not touch.")
+    check_target(path, force=force, folder=True)
+
+
+@contextlib.contextmanager
+def saving(out: Path | None) -> Iterator[Path | None]:
+    """A folder beside `out` to save to; it takes its place at the end, if all went well.
+
+    What stood there before stays until then, and nothing is left if something fails.
+    """
+    if out is None:
+        yield None
+        return
+    aside, old = (out.with_name(f"{out.name}{word}.{os.getpid()}{ASIDE}") for word in ("", ".old"))
+    try:
+        yield aside
+        with writing(out.parent):
+            if out.exists():
+                os.replace(out, old)
+            os.replace(aside, out)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+        old.unlink() if old.is_file() else shutil.rmtree(old, ignore_errors=True)

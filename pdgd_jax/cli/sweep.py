@@ -14,6 +14,7 @@ from pdgd_jax.cli.options import AsJson, completing, configuration_names
 from pdgd_jax.cli.output import plain_table, print_json, print_table
 from pdgd_jax.cli.progress import ProgressView, cost_of, print_plan
 from pdgd_jax.cli.signals import finish_first
+from pdgd_jax.results import QUANTITIES, Estimate
 from pdgd_jax.simulation import local_devices, use_cores
 from pdgd_jax.sweeps import Plan, join, leave, plan_of, read_configuration
 
@@ -154,6 +155,7 @@ def _warn(console: Console, unconverged: int, residual: float | None) -> None:
         )
 
 
+_ENDS = ("regret", "violation")
 _CELL = ("instance", "learner", "rates", "delta", "confidence_scale", "horizon")
 
 
@@ -161,8 +163,6 @@ def _facts(data: "xarray.Dataset", plan: Plan, out: Path, seconds: float) -> dic
     """The end of every cell that was played; None stands for a setting that its learner ignores."""
     names = [[_plain(value) for value in data[name].values] for name in _CELL]
     last = data.isel(checkpoint=-1).transpose(*_CELL, "seed", ...)
-    means = last[["regret", "violation"]].mean("seed")
-    regret, violation = means.regret.values, means.violation.values
     unconverged, rows = last.unconverged.sum("seed").values, []
     failed = 0
     for cell in sorted({lane.cell for _, block in plan.blocks() for lane in block.lanes}):
@@ -171,7 +171,8 @@ def _facts(data: "xarray.Dataset", plan: Plan, out: Path, seconds: float) -> dic
             name: None if name in cell.repeats and len(values) > 1 else values[i]
             for name, values, i in zip(_CELL, names, at, strict=True)
         }
-        rows.append(row | {"regret": float(regret[at]), "violation": float(violation[at])})
+        one = data.isel(dict(zip(_CELL, at, strict=True)))
+        rows.append(row | {name: Estimate.of(QUANTITIES[name].end(one)).median for name in _ENDS})
         failed += int(unconverged[at])
     return {
         "out": str(out),
@@ -191,18 +192,18 @@ def _plain(value: Any) -> Any:
 def _print_results(console: Console, facts: dict[str, Any]) -> None:
     cells = facts["cells"]
     differ = [name for name in _CELL if len({cell[name] for cell in cells}) > 1] or ["instance"]
-    table = plain_table(*differ, ">regret", ">violation")
+    table = plain_table(*differ, *(f">{name}" for name in _ENDS))
     for cell in cells[:_MOST_ROWS]:
         names = ("any" if cell[name] is None else str(cell[name]) for name in differ)
         largest = facts["layers"] * cell["horizon"]
-        numbers = (number_in_words(cell[key], scale=largest) for key in ("regret", "violation"))
+        numbers = (number_in_words(cell[key], scale=largest) for key in _ENDS)
         table.add_row(*map(Text, names), *numbers)
     print_table(console, table)
     if len(cells) > _MOST_ROWS:
         console.print(f"... and {len(cells) - _MOST_ROWS:,} more")
     console.print(
         Text(
-            f"means over seeds at the end; everything is in {facts['out']}: "
+            f"medians over seeds at the end; everything is in {facts['out']}: "
             "pdgd_jax.open_results reads it",
         ),
         soft_wrap=True,

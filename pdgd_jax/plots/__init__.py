@@ -14,11 +14,9 @@ Example:
   ['certificates', 'grid', 'horizons', 'multipliers']
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any
-
 from pdgd_jax.plots._certificates import certificates
 from pdgd_jax.plots._curves import (
+    curve,
     multipliers,
     positive_violation,
     radius,
@@ -27,6 +25,7 @@ from pdgd_jax.plots._curves import (
     solver,
     violation,
 )
+from pdgd_jax.plots._figures import FIGURES, Figure
 from pdgd_jax.plots._horizons import horizons
 from pdgd_jax.plots._models import grid, occupancy, policy
 from pdgd_jax.plots._panels import facets
@@ -38,8 +37,10 @@ __all__ = [
     "FIGURES",
     "PAGE_WIDTH",
     "STYLE",
+    "Figure",
     "Look",
     "certificates",
+    "curve",
     "facets",
     "grid",
     "horizons",
@@ -56,19 +57,3 @@ __all__ = [
     "tradeoff",
     "violation",
 ]
-
-FIGURES: Mapping[str, Callable[..., Any]] = {
-    "regret": regret,
-    "violation": violation,
-    "positive-violation": positive_violation,
-    "multipliers": multipliers,
-    "reward": reward,
-    "tradeoff": tradeoff,
-    "horizons": horizons,
-    "radius": radius,
-    "solver": solver,
-    "certificates": certificates,
-    "policy": policy,
-    "occupancy": occupancy,
-    "grid": grid,
-}

@@ -20,6 +20,7 @@ from pdgd_jax.plots._style import (
     statistic,
 )
 from pdgd_jax.results import (
+    QUANTILES,
     Cell,
     Results,
     Style,
@@ -47,7 +48,7 @@ def horizons(
     *,
     quantities: Sequence[str] = ("regret", "violation"),
     guides: bool = False,
-    quantiles: tuple[float, float] = (0.1, 0.9),
+    quantiles: tuple[float, float] = QUANTILES,
     look: Look = COLUMN,
     ax: "Axes | None" = None,
 ) -> "Axes":
@@ -85,7 +86,7 @@ def horizons(
             cells = sorted(cells, key=lambda cell: cell.values["horizon"])
             for quantity in chosen:
                 bands = [band_of(quantity.of(c.data), c.data["episode"], quantiles) for c in cells]
-                ends = np.array([(b.median[-1], b.low[-1], b.high[-1]) for b in bands])
+                ends = np.array([(b.centre[-1], b.low[-1], b.high[-1]) for b in bands])
                 name = quantity.label if len(chosen) > 1 else ""
                 words = [word for word in (plain(group), name) if word]
                 _draw_ends(axes, lengths, ends, next(styles), words)

@@ -11,6 +11,8 @@ from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from pdgd_jax.results import spread_in_words
+
 if TYPE_CHECKING:
     import xarray
     from matplotlib.axes import Axes
@@ -198,9 +200,8 @@ def finish(
 
 def statistic(dataset: "xarray.Dataset", quantiles: tuple[float, float], drawn: str) -> str:
     """Which statistic is drawn, on a line of its own; a single seed needs no words."""
-    low, high = quantiles
-    seeds = dataset.sizes["seed"]
-    return f"\nmedian of {seeds} seeds, {drawn} {low:.0%} to {high:.0%}" if seeds > 1 else ""
+    seeds, spread = dataset.sizes["seed"], spread_in_words("median", quantiles)
+    return f"\nmedian of {seeds} seeds, {drawn} {spread}" if seeds > 1 else ""
 
 
 def logarithmic(axes: "Axes", bands: "list[Band]") -> str:

@@ -16,6 +16,7 @@ from pdgd_jax.plots._style import (
     statistic,
 )
 from pdgd_jax.results import (
+    QUANTILES,
     Results,
     as_dataset,
     axis_of,
@@ -37,7 +38,7 @@ NDArray = np.ndarray[Any, np.dtype[Any]]
 def tradeoff(
     source: Results,
     *,
-    quantiles: tuple[float, float] = (0.1, 0.9),
+    quantiles: tuple[float, float] = QUANTILES,
     look: Look = COLUMN,
     ax: "Axes | None" = None,
 ) -> "Axes":
@@ -64,7 +65,7 @@ def tradeoff(
         for cell, style in zip(cells, styles_of(dataset, cells), strict=True):
             bands = [band_of(q.of(cell.data), cell.data["episode"], quantiles) for q in both]
             (x, left, right), (y, below, above) = (
-                (b.median[-1], b.low[-1], b.high[-1]) for b in bands
+                (b.centre[-1], b.low[-1], b.high[-1]) for b in bands
             )
             axes.errorbar(
                 x,

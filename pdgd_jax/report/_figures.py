@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pdgd_jax.report._measures import BAND, Measure, end_of, measures_of
+from pdgd_jax.report._measures import Measure, end_of, measures_of
 from pdgd_jax.results import (
     QUANTITIES,
     Band,
     Cell,
+    Quantity,
     axis_of,
     band_of,
     colours_of,
@@ -26,15 +27,13 @@ NDArray = np.ndarray[Any, np.dtype[Any]]
 
 # So many numbers make a page that opens at once: about 8 MB of them.
 _MOST_POINTS = 40_000
-_LOGARITHMIC = ("residual",)
-_INNER = ("iterations", "residual")  # of the solver
-_DRAWN = [name for name in QUANTITIES if name != "alpha_regret"]
 
 
 def data_of(dataset: "xarray.Dataset", cells: list[Cell]) -> dict[str, Any]:
     """Everything that the figures and the comparison need, as plain as JSON."""
     measures = measures_of(dataset)
-    drawn = [name for name in _DRAWN if all(needed in dataset for needed in QUANTITIES[name].needs)]
+    drawn = [name for name, quantity in QUANTITIES.items() if _is_drawn(quantity, dataset)]
+    drawn.sort(key=lambda name: QUANTITIES[name].drawn.panel)
     choices = {
         dim: [str(value) for value in dataset[dim].to_numpy()]
         for dim in ("instance", "horizon")
@@ -49,12 +48,12 @@ def data_of(dataset: "xarray.Dataset", cells: list[Cell]) -> dict[str, Any]:
             name: {
                 "label": _capital(QUANTITIES[name].label),
                 "axis": axis_of(QUANTITIES[name], dataset),
-                "logarithmic": name in _LOGARITHMIC,
-                "inner": name in _INNER,
+                "logarithmic": QUANTITIES[name].drawn.logarithmic,
+                "inner": QUANTITIES[name].drawn.inner,
             }
             for name in drawn
         },
-        "measures": [measure.name for measure in measures],
+        "measures": [measure.column.name for measure in measures],
         "choices": choices,
         "axes": {name: axis_of(QUANTITIES[name], dataset) for name in ("regret", "violation")},
         "cells": [
@@ -63,6 +62,12 @@ def data_of(dataset: "xarray.Dataset", cells: list[Cell]) -> dict[str, Any]:
         ],
         "horizons": _horizons(dataset, cells) if dataset.sizes.get("horizon", 1) > 1 else [],
     }
+
+
+def _is_drawn(quantity: Quantity, dataset: "xarray.Dataset") -> bool:
+    """Whether the report has a panel of it, and the results what it is drawn from."""
+    curve = quantity.curve
+    return curve is not None and curve.panel > 0 and all(n in dataset for n in quantity.needs)
 
 
 def _cell_data(
@@ -78,14 +83,14 @@ def _cell_data(
         each = [values]
         if "constraint" in values.dims:
             each = [values.isel(constraint=i) for i in range(values.sizes["constraint"])]
-        found = [band_of(one, episode, BAND) for one in each]
+        found = [band_of(one, episode) for one in each]
         found = [band for band in found if _shows(name, band)]
         if found:
             bands[name] = [
-                [_rounded(line[kept]) for line in (band.median, band.low, band.high)]
+                [_rounded(line[kept]) for line in (band.centre, band.low, band.high)]
                 for band in found
             ]
-    opt = band_of(cell.data["opt"], episode, BAND).median
+    opt = band_of(cell.data["opt"], episode).centre
     return {
         "label": cell.label,
         "names": cell.names,
@@ -106,20 +111,20 @@ def _cell_data(
 def _end_data(measure: Measure, cell: Cell) -> dict[str, Any]:
     """The end in words, and seed by seed: differences are paired where streams are."""
     end = end_of(measure, cell)
-    seeds = _rounded(measure.of(cell.data))
+    seeds = _rounded(measure.quantity.column_of(cell.data))
     return {"value": _finite(end.value), "text": end.text, "band": end.band, "seeds": seeds}
 
 
 def _last_of(cell: Cell, name: str) -> list[float | None]:
     """Median, low and high after the last episode."""
-    band = band_of(QUANTITIES[name].of(cell.data), cell.data["episode"], BAND)
-    return _rounded(np.array([band.median[-1], band.low[-1], band.high[-1]]))
+    band = band_of(QUANTITIES[name].of(cell.data), cell.data["episode"])
+    return _rounded(np.array([band.centre[-1], band.low[-1], band.high[-1]]))
 
 
 def _shows(name: str, band: Band) -> bool:
     """Whether there is anything to see: a learner without multipliers or projections has zeros."""
-    known = band.median[np.isfinite(band.median)]
-    return len(known) > 0 and (name not in ("multipliers", "iterations") or bool(known.any()))
+    known = band.centre[np.isfinite(band.centre)]
+    return len(known) > 0 and (not QUANTITIES[name].drawn.zero_is_none or bool(known.any()))
 
 
 def _horizons(dataset: "xarray.Dataset", cells: list[Cell]) -> list[dict[str, Any]]:
@@ -132,8 +137,8 @@ def _horizons(dataset: "xarray.Dataset", cells: list[Cell]) -> list[dict[str, An
         members = sorted(members, key=lambda cell: cell.values["horizon"])
         lengths = np.array([cell.values["horizon"] for cell in members])
         for name in ("regret", "violation"):
-            bands = [band_of(QUANTITIES[name].of(c.data), c.data["episode"], BAND) for c in members]
-            ends = np.array([(b.median[-1], b.low[-1], b.high[-1]) for b in bands])
+            bands = [band_of(QUANTITIES[name].of(c.data), c.data["episode"]) for c in members]
+            ends = np.array([(b.centre[-1], b.low[-1], b.high[-1]) for b in bands])
             shown = np.where(ends[:, :1] > 0, ends, np.nan)  # others have no logarithm
             median, low, high = shown.T
             within = members[0].label_without("horizon", "instance")

@@ -13,8 +13,8 @@ import numpy as np
 
 from pdgd_jax._internal.text import count_in_words, number_in_words
 from pdgd_jax.report._instances import Facts, facts_of
-from pdgd_jax.report._measures import Measure, end_of, last, measures_of
-from pdgd_jax.results import Cell, shares_of
+from pdgd_jax.report._measures import Measure, end_of, measures_of
+from pdgd_jax.results import QUANTITIES, Cell, shares_of
 
 if TYPE_CHECKING:
     import xarray
@@ -39,7 +39,7 @@ def summary(dataset: "xarray.Dataset", cells: list[Cell]) -> str:
 def warnings(cells: list[Cell]) -> str:
     """What a reader must not miss, in boxes before everything else."""
     boxes = []
-    stuck = [(cell, int(np.nansum(last("unconverged")(cell.data)))) for cell in cells]
+    stuck = [(cell, int(np.nansum(QUANTITIES["unconverged"].end(cell.data)))) for cell in cells]
     stuck = [(cell, count) for cell, count in stuck if count]
     if stuck:
         total = count_in_words(sum(count for _, count in stuck), "projection")
@@ -50,7 +50,7 @@ def warnings(cells: list[Cell]) -> str:
             "those of the algorithm: choose another solver or tolerance, and report the instance."
             f"</p><p>{escape('; '.join(where[:5]))}{more}</p>"
         )
-    missing = sum(int(np.isnan(last("reward")(cell.data)).sum()) for cell in cells)
+    missing = sum(int(np.isnan(QUANTITIES["reward"].end(cell.data)).sum()) for cell in cells)
     if missing:
         boxes.append(
             f"<p><strong>{count_in_words(missing, 'run')} not finished.</strong> Figures and "
@@ -100,10 +100,10 @@ def _instance_row(facts: Facts) -> "list[_Entry]":
 def results_table(dataset: "xarray.Dataset", cells: list[Cell]) -> str:
     """A row for each cell: where its runs ended, and what held; the solver apart, folded."""
     measures = measures_of(dataset)
-    outer = [measure for measure in measures if not measure.inner]
-    inner = [measure for measure in measures if measure.inner]
+    outer = [measure for measure in measures if not measure.column.inner]
+    inner = [measure for measure in measures if measure.column.inner]
     about = "".join(
-        f"<dt>{escape(measure.name)}</dt><dd>{escape(_meaning(dataset, measure))}</dd>"
+        f"<dt>{escape(measure.column.name)}</dt><dd>{escape(_meaning(dataset, measure))}</dd>"
         for measure in measures
     )
     return (
@@ -116,9 +116,10 @@ def results_table(dataset: "xarray.Dataset", cells: list[Cell]) -> str:
 
 def _meaning(dataset: "xarray.Dataset", measure: Measure) -> str:
     """What the results themselves say of it, or what is made of them."""
-    about = dataset[measure.needs].attrs
+    name = measure.quantity.name
+    about = dataset[name].attrs
     units = about.get("units", "")
-    words = measure.about or str(about.get("long_name", measure.needs.replace("_", " ")))
+    words = measure.column.about or str(about.get("long_name", name.replace("_", " ")))
     return f"{words} ({units})" if units not in ("", "1") else words
 
 
@@ -131,7 +132,8 @@ def _ends_table(
     names = [dim.replace("_", " ") for dim in dims] or ["runs"]
     ends = [[end_of(measure, cell) for measure in measures] for cell in cells]
     shown = [i for i in range(len(measures)) if any(math.isfinite(e[i].value) for e in ends)]
-    columns = [*names, *(f">{measures[i].name}" for i in shown), *(f">{name}" for name, _ in more)]
+    numbers = [*(measures[i].column.name for i in shown), *(name for name, _ in more)]
+    columns = [*names, *(f">{name}" for name in numbers)]
     rows = []
     for cell, of_cell in zip(cells, ends, strict=True):
         row = [_Entry(cell.names.get(dim, "any")) for dim in dims] or [_Entry("all")]
@@ -150,7 +152,7 @@ def _guarantees(cell: Cell) -> "_Entry":
 
 
 def _stuck(cell: Cell) -> "_Entry":
-    stuck = int(np.nansum(last("unconverged")(cell.data)))
+    stuck = int(np.nansum(QUANTITIES["unconverged"].end(cell.data)))
     return _Entry(f"{stuck:,}", stuck, kind="fails" if stuck else "")
 
 

@@ -1,26 +1,43 @@
 """What runs mean: evaluation, certificates, one Dataset, and how seeds are summarised."""
 
 from pdgd_jax.results._cells import Cell, Results, as_dataset, cells_of
-from pdgd_jax.results._dataset import VARIABLES, dataset_of, versions
+from pdgd_jax.results._dataset import PROBABILITY, dataset_of, versions
 from pdgd_jax.results._describe import describe, process_name
 from pdgd_jax.results._evaluation import Certificate, Evaluation, comparators_of, evaluate
 from pdgd_jax.results._pairs import is_paired, paired_difference
-from pdgd_jax.results._quantities import QUANTITIES, Quantity, axis_of, last_tenth, quantity_of
+from pdgd_jax.results._quantities import QUANTITIES, last_tenth, quantity_of
+from pdgd_jax.results._quantity import Column, Curve, Quantity, Row, axis_of
 from pdgd_jax.results._select import select
-from pdgd_jax.results._statistics import Band, band_of, shares_of, slope_of
+from pdgd_jax.results._statistics import (
+    QUANTILES,
+    STATISTICS,
+    Band,
+    Estimate,
+    Statistic,
+    band_of,
+    shares_of,
+    slope_of,
+    spread_in_words,
+)
 from pdgd_jax.results._styles import Style, colours_of, makes_promises, styles_of
-from pdgd_jax.results._summary import Estimate, summarise
+from pdgd_jax.results._summary import summarise
 
 __all__ = [
+    "PROBABILITY",
+    "QUANTILES",
     "QUANTITIES",
-    "VARIABLES",
+    "STATISTICS",
     "Band",
     "Cell",
     "Certificate",
+    "Column",
+    "Curve",
     "Estimate",
     "Evaluation",
     "Quantity",
     "Results",
+    "Row",
+    "Statistic",
     "Style",
     "as_dataset",
     "axis_of",
@@ -40,6 +57,7 @@ __all__ = [
     "select",
     "shares_of",
     "slope_of",
+    "spread_in_words",
     "styles_of",
     "summarise",
     "versions",

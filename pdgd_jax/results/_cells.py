@@ -1,12 +1,13 @@
 """Results cut into cells: every combination of what was swept, but for the seeds."""
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from pdgd_jax.results._evaluation import Evaluation
+from pdgd_jax.results._quantities import QUANTITIES
 
 if TYPE_CHECKING:
     import xarray
@@ -147,18 +148,14 @@ def _from_evaluation(evaluation: Evaluation) -> "xarray.Dataset":
     axes = evaluation.regret.ndim - 1
     lead = ["run", *(f"run_{i}" for i in range(2, axes))][: max(axes - 1, 0)]
     lead += ["seed"] if axes else []
-
-    def variables() -> Iterator[tuple[str, tuple[list[str], NDArray]]]:
-        for name in ("opt", "regret", "alpha_regret", "violation"):
-            yield name, ([*lead, "checkpoint"], getattr(evaluation, name))
-        for name in ("violations", "positive_violation"):
-            yield name, ([*lead, "checkpoint", "constraint"], getattr(evaluation, name))
-        for name in ("measured", "bound", "status", "reason"):
-            found = [getattr(certificate, name) for certificate in evaluation.certificates]
-            yield f"certificate_{name}", ([*lead, "certificate"], np.stack(found, -1))
-        yield "episode", (["checkpoint"], evaluation.episode)
-
+    nothing: Any = None  # the history, which they do without
+    variables = {
+        name: ([*lead, *quantity.axes], np.asarray(quantity.of_run(nothing, evaluation)))
+        for name, quantity in QUANTITIES.items()
+        if quantity.evaluated
+    }
+    variables["episode"] = (["checkpoint"], evaluation.episode)
     names = [certificate.name for certificate in evaluation.certificates]
     theorems = [certificate.theorem for certificate in evaluation.certificates]
     coordinates = {"certificate": names, "theorem": ("certificate", theorems)}
-    return xarray.Dataset(dict(variables()), coordinates)
+    return xarray.Dataset(variables, coordinates)

@@ -1,49 +1,134 @@
-"""Numbers of many seeds as a median and a band, and growth."""
+"""Numbers of many seeds in short, the same way everywhere; and growth.
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+The usual statistic is the median over seeds with the band between the 10% and the 90% quantile. Who
+asks for the mean gets it with a 95% bootstrap interval. Runs without a value (NaN) are left out.
+"""
+
+import functools
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
+
+from pdgd_jax._internal.text import number_in_words
 
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["Band", "band_of", "shares_of", "slope_of"]
+__all__ = [
+    "QUANTILES",
+    "STATISTICS",
+    "Band",
+    "Estimate",
+    "Statistic",
+    "band_of",
+    "shares_of",
+    "slope_of",
+    "spread_in_words",
+]
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
+Statistic: TypeAlias = Literal["median", "mean"]
+STATISTICS: tuple[Statistic, ...] = ("median", "mean")
+
+QUANTILES = (0.1, 0.9)
+_CONFIDENCE = 0.95
+_RESAMPLES = 2_000
 
 
 class Band(NamedTuple):
-    """A median over seeds, between two quantiles.
+    """A median over seeds between two quantiles, or a mean with its interval.
 
     Attributes:
       episode: `[K]`.
-      median: `[K]`.
-      low: `[K]`, the lower quantile.
+      centre: `[K]`, the median or the mean.
+      low: `[K]`, the lower quantile or end.
       high: `[K]`, the upper one.
     """
 
     episode: NDArray
-    median: NDArray
+    centre: NDArray
     low: NDArray
     high: NDArray
+
+
+class Estimate(NamedTuple):
+    """One number of each seed, in short.
+
+    Attributes:
+      median: over the seeds.
+      low: the 10% quantile.
+      high: the 90% quantile.
+      mean: over the seeds.
+      mean_low: where the 95% bootstrap interval of the mean begins.
+      mean_high: where it ends.
+
+    Example:
+      >>> import numpy as np
+      >>> found = Estimate.of(np.array([1.0, 2.0, 3.0, 4.0, 90.0]))
+      >>> found.words(), found.words(statistic="mean")
+      ('3 (1.4 to 55.6)', '20 (2.2 to 55)')
+    """
+
+    median: float
+    low: float
+    high: float
+    mean: float
+    mean_low: float
+    mean_high: float
+
+    @classmethod
+    def of(cls, values: NDArray) -> "Estimate":
+        """The estimate of `[seed]`."""
+        column = np.asarray(values, float)[:, None]
+        low, median, high = _quantiles(column, (QUANTILES[0], 0.5, QUANTILES[1]))
+        mean, mean_low, mean_high = _means(column)
+        return cls(*(float(x[0]) for x in (median, low, high, mean, mean_low, mean_high)))
+
+    def map(self, change: Any) -> "Estimate":
+        """The estimate in another unit: `change` is increasing and affine."""
+        return Estimate(*(float(change(value)) for value in self))
+
+    def shown(self, statistic: Statistic = "median") -> tuple[float, float, float]:
+        """The centre, and the two ends of the band or interval."""
+        return self[:3] if statistic == "median" else self[3:]
+
+    def words(self, scale: float = 0.0, statistic: Statistic = "median") -> str:
+        """For people; what is nothing beside the scale is 0, and what is constant has no band."""
+        centre, low, high = (number_in_words(x, scale=scale) for x in self.shown(statistic))
+        return centre if low == high else f"{centre} ({low} to {high})"
+
+
+def spread_in_words(
+    statistic: Statistic = "median", quantiles: tuple[float, float] = QUANTILES
+) -> str:
+    """Between what a band lies, as in `10% to 90%`."""
+    if statistic == "mean":
+        return f"{_CONFIDENCE:.0%} bootstrap interval"
+    return f"{quantiles[0]:.0%} to {quantiles[1]:.0%}"
 
 
 def band_of(
     values: "xarray.DataArray",
     episode: "xarray.DataArray",
-    quantiles: tuple[float, float] = (0.1, 0.9),
+    quantiles: tuple[float, float] = QUANTILES,
+    statistic: Statistic = "median",
 ) -> Band:
     """The median over seeds and the band between two quantiles; runs without a value are left out.
 
     Args:
       values: with the dimensions `seed` and `checkpoint`.
       episode: with the dimension `checkpoint`.
-      quantiles: the lower and the upper one.
+      quantiles: the lower and the upper one, of a median.
+      statistic: "mean" for the mean and its bootstrap interval instead.
     """
     low, high = quantiles
     if not 0 <= low <= high <= 1:
         raise ValueError(f"quantiles are two numbers 0 <= low <= high <= 1; got {quantiles}.")
+    if statistic not in STATISTICS:
+        raise ValueError(f"the statistic is one of {', '.join(STATISTICS)}; got {statistic!r}.")
     numbers = values.transpose("seed", "checkpoint").to_numpy().astype(float)
+    if statistic == "mean":
+        return Band(episode.to_numpy(), *_means(numbers))
     lower, median, upper = _quantiles(numbers, (low, 0.5, high))
     return Band(episode.to_numpy(), median, lower, upper)
 
@@ -60,6 +145,29 @@ def _quantiles(values: NDArray, shares: tuple[float, ...]) -> list[NDArray]:
         low, high = (np.take_along_axis(ordered, i[None], 0)[0] for i in (below, above))
         found.append(low + (high - low) * (place - below))
     return found
+
+
+def _means(values: NDArray) -> list[NDArray]:
+    """Of each column of `[n, K]`, NaN left out: the mean, and the ends of its interval.
+
+    The interval is that of the percentile bootstrap, from seeds drawn with a fixed key: equal
+    numbers have equal intervals.
+    """
+    known = ~np.isnan(values)
+    numbers = np.where(known, values, 0.0)
+    counts = _resamples(len(values))
+    with np.errstate(invalid="ignore"):  # 0 / 0 is NaN: a column, or a resample, without a value
+        mean = numbers.sum(0) / known.sum(0)
+        resampled = (counts @ numbers) / (counts @ known.astype(float))
+    tail = (1 - _CONFIDENCE) / 2
+    return [mean, *_quantiles(resampled, (tail, 1 - tail))]
+
+
+@functools.lru_cache(maxsize=4)  # seeds are as many in every cell
+def _resamples(count: int) -> NDArray:
+    """`[resample, seed]`, how often each seed is drawn: means are then one product of matrices."""
+    chance = np.full(count, 1 / count)
+    return np.random.default_rng(0).multinomial(count, chance, size=_RESAMPLES).astype(float)
 
 
 def slope_of(horizons: NDArray, medians: NDArray, errors: NDArray | None = None) -> float:

@@ -1,116 +1,96 @@
 """How runs ended, as plain numbers."""
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pdgd_jax._internal.pytree import on_host
-from pdgd_jax._internal.text import number_in_words
 from pdgd_jax.models import RewardUnits
-from pdgd_jax.results._evaluation import Evaluation
-from pdgd_jax.simulation import History
+from pdgd_jax.results._cells import Results, as_dataset, cells_of
+from pdgd_jax.results._quantities import QUANTITIES
+from pdgd_jax.results._statistics import QUANTILES, Estimate
 
-__all__ = ["Estimate", "summarise"]
+if TYPE_CHECKING:
+    import xarray
 
-NDArray = np.ndarray[Any, np.dtype[Any]]
-
-
-class Estimate(NamedTuple):
-    """A mean over seeds, with its 95% confidence interval (Student's t).
-
-    Attributes:
-      mean: over the seeds.
-      half_width: of the interval; NaN for a single seed.
-    """
-
-    mean: float
-    half_width: float
-
-    @classmethod
-    def of(cls, values: NDArray) -> "Estimate":
-        """The estimate of one number for each seed."""
-        values = np.asarray(values, float)
-        count = len(values)
-        if count < 2:
-            return cls(float(values.mean()), float("nan"))
-        from scipy import stats  # half a second to import, which `pdgd --help` need not wait for
-
-        spread = float(values.std(ddof=1)) / np.sqrt(count)
-        return cls(float(values.mean()), float(stats.t.ppf(0.975, count - 1) * spread))
-
-    def __str__(self) -> str:
-        return self.words()
-
-    def words(self, scale: float = 0.0) -> str:
-        """For people; what is nothing beside the scale is 0."""
-        mean = number_in_words(self.mean, scale=scale)
-        if np.isnan(self.half_width):
-            return mean
-        return f"{mean} ± {number_in_words(self.half_width, digits=2, scale=scale)}"
+__all__ = ["summarise"]
 
 
-def summarise(
-    history: History, result: Evaluation, units: RewardUnits | None = None
-) -> dict[str, Any]:
+def summarise(results: Results, units: RewardUnits | None = None) -> dict[str, Any]:
     """The end of the runs, as numbers: plain Python, ready for JSON.
 
     Args:
-      history: with one leading axis, the seed.
-      result: its evaluation.
+      results: of one combination of instance, learner and settings, with any number of seeds.
       units: of the environment behind the CMDP, if its rewards were rescaled.
+
+    Returns:
+      Of every quantity with a `key` the fields of an `Estimate`, a list of them if constraints are
+      shown one by one; and what is known of all seeds together.
+
+    Raises:
+      ValueError: if there are several combinations.
     """
-    last = history.metrics
-    episodes = int(result.episode[-1])
-    estimates = {
-        "reward": on_host(history.reward)[:, -1],
-        "regret": result.regret[:, -1],
-        "violation": result.violation[:, -1],
-        "positive_violation": result.positive_violation[:, -1].max(-1),
-        "alpha_regret": result.alpha_regret[:, -1],
-        "model_error": on_host(history.model_error)[:, -1],
-        "sampled_reward": on_host(history.sampled_reward)[:, -1],
-    }
-    multipliers = on_host(history.multipliers)[:, -1]
+    cells = cells_of(as_dataset(results))
+    if len(cells) != 1:
+        raise ValueError(f"a summary is of one combination of settings; got {len(cells)}.")
+    data = cells[0].data
+    episodes = int(data["episode"][-1])
+    last = data.isel(checkpoint=-1)
     facts: dict[str, Any] = {
         "episodes": episodes,
-        "seeds": len(multipliers),
-        "opt": float(np.mean(result.opt[:, -1])),
-        "rho": float(np.min(result.rho)),
-        "rho_upper": float(np.max(result.rho_upper)),
-        "alpha": float(np.min(result.alpha)),
-        **{name: Estimate.of(values)._asdict() for name, values in estimates.items()},
-        "multipliers": [Estimate.of(values)._asdict() for values in multipliers.T],
-        "epochs": Estimate.of(on_host(last.epoch)[:, -1])._asdict(),
-        "iterations_per_episode": float(on_host(history.iterations)[:, -1].mean()) / episodes,
-        "most_iterations": int(on_host(last.most_iterations)[:, -1].max()),
-        "residual": float(on_host(last.residual)[:, -1].max()),
-        "unconverged": int(result.unconverged.sum()),
+        "seeds": data.sizes["seed"],
+        "quantiles": list(QUANTILES),
+        "opt": Estimate.of(QUANTITIES["opt"].end(data)).median,
+        "rho": float(data["rho"].min()),
+        "rho_upper": float(data["rho_upper"].max()),
+        "alpha": float(data["alpha"].min()),
+        **_estimates(data),
+        "iterations_per_episode": Estimate.of(QUANTITIES["iterations"].column_of(data)).median,
+        "most_iterations": int(last["most_iterations"].max()),
+        "residual": float(last["residual"].max()),
+        "unconverged": int(last["unconverged"].sum()),
         "certificates": [
-            {
-                "name": certificate.name,
-                "theorem": certificate.theorem,
-                "measured": float(np.max(certificate.measured)),
-                "bound": float(np.min(certificate.bound)),
-                "probability": certificate.probability,
-                "holds": int(certificate.holds.sum()),
-                "fails": int(certificate.fails.sum()),
-                "vacuous": int(certificate.vacuous.sum()),
-                "trivial": _finite_or_none(np.min(certificate.trivial)),
-                "reason": next((str(r) for r in certificate.reason if r), ""),
-            }
-            for certificate in result.certificates
+            _certificate(data.isel(certificate=number))
+            for number in range(data.sizes["certificate"])
         ],
     }
     if units is not None:  # totals, as `reward` is one
-        reward, opt = facts["reward"], episodes * facts["opt"]
+        reward = Estimate(**facts["reward"])
         facts["environment"] = {
-            "reward": {
-                "mean": units.to_environment(reward["mean"], episodes),
-                "half_width": units.scale * reward["half_width"],
-            },
-            "opt": units.to_environment(opt, episodes),
+            "reward": reward.map(lambda x: units.to_environment(x, episodes))._asdict(),
+            "opt": units.to_environment(episodes * facts["opt"], episodes),
         }
     return facts
+
+
+def _estimates(data: "xarray.Dataset") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for quantity in QUANTITIES.values():
+        if quantity.key and quantity.name in data:
+            ends = quantity.end(data)
+            found[quantity.key] = (
+                Estimate.of(ends)._asdict()
+                if ends.ndim == 1
+                else [Estimate.of(each)._asdict() for each in ends.T]
+            )
+    return found
+
+
+def _certificate(one: "xarray.Dataset") -> dict[str, Any]:
+    """A guarantee in all seeds: the largest of what was measured, and the smallest bound."""
+    status = one["certificate_status"].to_numpy()
+    reasons = (str(reason) for reason in one["certificate_reason"].to_numpy())
+    return {
+        "name": str(one["certificate"].item()),
+        "theorem": str(one["theorem"].item()),
+        "measured": float(np.max(one["certificate_measured"].to_numpy())),
+        "bound": float(np.min(one["certificate_bound"].to_numpy())),
+        "probability": float(one["probability"]),
+        "holds": int((status == "holds").sum()),
+        "fails": int((status == "fails").sum()),
+        "vacuous": int((status == "vacuous").sum()),
+        "trivial": _finite_or_none(np.min(one["certificate_trivial"].to_numpy())),
+        "reason": next((reason for reason in reasons if reason), ""),
+    }
 
 
 def _finite_or_none(value: Any) -> float | None:

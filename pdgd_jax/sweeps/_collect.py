@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from pdgd_jax.results import VARIABLES, dataset_of, evaluate, versions
+from pdgd_jax.results import PROBABILITY, QUANTITIES, Quantity, dataset_of, evaluate, versions
 from pdgd_jax.simulation import (
     History,
     checkpoint_episodes,
@@ -95,11 +95,15 @@ class _Full:
         }
         self.uses_setting = _uses_setting(plan)
         self.theorems: dict[str, str] = {}
+        self.probabilities: dict[str, float] = {}
         self.pieces: list[tuple[list[Lane], xarray.Dataset]] = []
 
     def put(self, lanes: list[Lane], dataset: "xarray.Dataset") -> None:
         names, theorems = dataset.certificate.values, dataset.theorem.values
         self.theorems |= dict(zip(names.tolist(), theorems.tolist(), strict=True))
+        for name, probability in zip(names, dataset.probability.values.tolist(), strict=True):
+            known = self.probabilities.get(name, probability)
+            self.probabilities[name] = float(np.fmin(known, probability))
         self.pieces.append((lanes, dataset))
 
     def dataset(self) -> "xarray.Dataset":
@@ -108,8 +112,12 @@ class _Full:
         asked = self.asked
         self.lengths["certificate"] = len(self.theorems)
         variables = {
-            name: ((*DIMS, *axes), self._values(name, axes), {"long_name": what, "units": unit})
-            for name, (axes, what, unit) in VARIABLES.items()
+            name: (
+                (*DIMS, *quantity.axes),
+                self._values(quantity),
+                {"long_name": quantity.long_name, "units": quantity.units},
+            )
+            for name, quantity in QUANTITIES.items()
         }
         episodes = [checkpoint_episodes(T, asked.checkpoints) for T in asked.horizon]
         played = {"long_name": "episodes played", "units": "episodes"}
@@ -128,6 +136,7 @@ class _Full:
             "episode": (("horizon", "checkpoint"), np.array(episodes), played),
             "certificate": list(self.theorems),
             "theorem": ("certificate", list(self.theorems.values())),
+            "probability": ("certificate", list(self.probabilities.values()), PROBABILITY),
             "setting": list(SETTINGS),
             "uses_setting": (
                 ("learner", "setting"),
@@ -142,11 +151,12 @@ class _Full:
         }
         return xarray.Dataset(variables, coordinates, attributes)
 
-    def _values(self, name: str, axes: tuple[str, ...]) -> np.ndarray:
+    def _values(self, quantity: Quantity) -> np.ndarray:
+        name, axes = quantity.name, quantity.axes
         first = self.pieces[0][1][name].values
         text = first.dtype.kind == "U"
         size = [self.lengths[axis] for axis in (*DIMS, *axes)]
-        full = np.full(size, _MISSING.get(name, ""), object)
+        full = np.full(size, quantity.absent, object)
         if not text:
             padded = first.dtype.kind == "f"
             full = np.full(size, np.nan) if padded else np.zeros(size, first.dtype)
@@ -179,10 +189,3 @@ def _uses_setting(plan: Plan) -> np.ndarray:
         for cell in {lane.cell for lane in block.lanes}:
             uses[cell.learner] = [setting not in cell.repeats for setting in SETTINGS]
     return uses
-
-
-# What a certificate says where the paper has no such guarantee.
-_MISSING = {
-    "certificate_status": "does not apply",
-    "certificate_reason": "a guarantee for another kind of rewards or constraints",
-}

@@ -9,11 +9,22 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from pdgd_jax import evaluate, learners, make, pdgd_ops, registered, run
+from pdgd_jax import (
+    Configuration,
+    dataset_of,
+    evaluate,
+    learners,
+    make,
+    open_results,
+    pdgd_ops,
+    registered,
+    run,
+    sweep_status,
+)
 from pdgd_jax.cli import summary
 from pdgd_jax.cli.textplot import curve
 from pdgd_jax.learners import Learner
-from pdgd_jax.results import Estimate, summarise
+from pdgd_jax.results import summarise
 from pdgd_jax.simulation import run_seeds
 from tests.conftest import QUICK
 
@@ -103,26 +114,28 @@ def test_unknown_commands_and_the_version(pdgd):
 
 def test_run_learns_and_says_so(pdgd, tmp_path):
     """The main job, on the smallest instance; everything that it prints and saves."""
-    out = tmp_path / "result.npz"
+    out = tmp_path / "result"
     words = ["run", "two-phase", "--episodes", "200", "--seeds", "2", "--checkpoints", "10"]
     code, text, _ = pdgd(*words, "--certificates", "--out", str(out))
     assert code == 0
-    for word in ("regret", "violation", "multiplier", "OPT", "mean ± 95% interval", "episodes/s"):
+    for word in ("regret", "violation", "multiplier", "OPT", "median (10% to 90%)", "episodes/s"):
         assert word in text
     assert "guarantees:" in text
     assert "0 fail" in text
     assert "all converged" in text
     assert "⠤" in text  # the picture
-    saved = np.load(out)
-    assert saved["regret"].shape == (2, 10)
-    assert saved["violations"].shape == (2, 10, 1)
-    assert saved["history.reward"].shape == saved["history.metrics.epoch"].shape == (2, 10)
-    facts = json.loads(str(saved["summary"]))
-    assert facts["episodes"] == 200
-    assert facts["regret"]["mean"] == pytest.approx(saved["regret"][:, -1].mean())
+    saved = open_results(out)
+    assert saved.regret.squeeze().shape == (2, 10)
+    assert saved.violations.squeeze("constraint").squeeze().shape == (2, 10)
+    assert saved.reward.squeeze().shape == saved.epoch.squeeze().shape == (2, 10)
+    assert json.loads(saved.attrs["configuration"])["name"] == "pdgd-ops on two-phase"
+    assert sweep_status(out)["state"] == "finished"
     code, text, _ = pdgd(*words, "--json")
-    again = json.loads(text)
-    assert {**again, "seconds": 0} == {**facts, "seconds": 0}
+    facts = json.loads(text)
+    assert facts["episodes"] == 200
+    assert facts["regret"]["mean"] == pytest.approx(saved.regret[..., -1].values.mean())
+    again = summarise(saved)
+    assert {name: facts[name] for name in again} == again
     code, _, err = pdgd(*words, "--out", str(out))
     assert code == 2
     assert "exists already" in err
@@ -134,7 +147,7 @@ def test_a_run_that_cannot_be_saved_says_so_and_leaves_nothing(pdgd, tmp_path, m
 
     monkeypatch.setattr("os.replace", full)
     words = ("run", "two-phase", "--episodes", "20", "--seeds", "1", "--learner", "uniform")
-    code, out, err = pdgd(*words, "--out", str(tmp_path / "result.npz"))
+    code, out, err = pdgd(*words, "--out", str(tmp_path / "result"))
     assert (code, out) == (1, "")
     assert f"no room is left on the disk of {tmp_path}" in err
     assert list(tmp_path.iterdir()) == []
@@ -187,9 +200,9 @@ def test_an_unconverged_run_is_loud():
     broken = Learner(honest.init, honest.policy, update, honest.setting)
     history = run_seeds(jax.random.split(jax.random.key(0), 2), cmdp, broken, 20)
     result = evaluate(history, cmdp)
-    facts = summarise(history, result)
+    data = dataset_of(history, result)
     console = Console(record=True, width=100, file=io.StringIO())
-    summary.print_summary(console, facts, history, result, all_=False)
+    summary.print_summary(console, summarise(data), data, all_=False)
     text = console.export_text()
     assert "40 projections did NOT converge" in text
     assert "1 fail" in text
@@ -207,8 +220,8 @@ def test_an_unconverged_run_is_loud():
         (["--rates", "1,-1"], "the rate eta must be positive"),
         (["--solver", "magic"], "unknown solver 'magic'"),
         (["--delta", "2"], "delta must lie strictly between 0 and 1"),
-        (["--out", "result.csv"], "--out must end in .npz"),
-        (["--out", "nowhere/result.npz"], "the folder nowhere does not exist"),
+        (["--out", "result.npz"], "--out is a folder now, which pdgd plot, pdgd report"),
+        (["--out", "nowhere/result"], "the folder nowhere does not exist"),
     ],
 )
 def test_bad_runs_are_refused_in_a_sentence(pdgd, words, sentence):
@@ -223,12 +236,12 @@ def stopped(monkeypatch):
     """Let `pdgd run` come to where it would compile, and no further: what it would play."""
     played = []
 
-    def stop(keys, cmdp, learner, num_episodes, **_):
-        played.append((cmdp, num_episodes))
+    def stop(table, **_):
+        (instance,), (horizon,) = (asked := Configuration.from_dict(table)).instances, asked.horizon
+        played.append((instance.build(horizon), horizon))
         raise SystemExit(0)
 
-    monkeypatch.setattr("pdgd_jax.cli.run.run_seeds", stop)
-    monkeypatch.setattr("pdgd_jax.cli.run.comparators_of", lambda *_: None)
+    monkeypatch.setattr("pdgd_jax.cli.run.sweep", stop)
     return played
 
 
@@ -302,7 +315,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_run(
     def refuse(*_, **__):
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    out = tmp_path / "result.npz"
+    out = tmp_path / "result"
     monkeypatch.setattr("pathlib.Path.touch", refuse)
     code, _, err = pdgd("run", "two-phase", "--out", str(out))
     assert code == 2
@@ -310,15 +323,18 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_run(
     monkeypatch.undo()
     file = tmp_path / "file"
     file.touch()
-    _, _, err = pdgd("run", "two-phase", "--out", str(file / "result.npz"))
+    _, _, err = pdgd("run", "two-phase", "--out", str(file / "result"))
     assert f"{file} is not a folder" in err
-    (tmp_path / "folder.npz").mkdir()
-    assert "is a folder" in pdgd("run", "two-phase", "--out", str(tmp_path / "folder.npz"))[2]
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "thesis.tex").touch()
+    words = ("run", "two-phase", "--out", str(tmp_path / "folder"))
+    assert "exists already" in pdgd(*words)[2]
+    assert "holds something else than results, which --force does not" in pdgd(*words, "--force")[2]
     assert stopped == []
 
 
 def test_a_file_is_replaced_only_by_force(pdgd, stopped, tmp_path):
-    out = tmp_path / "result.npz"
+    out = tmp_path / "result"
     out.write_text("precious")
     code, _, err = pdgd("run", "two-phase", "--out", str(out))
     assert code == 2
@@ -337,8 +353,8 @@ def uniform_run():
     player = learners.uniform(cmdp.layers)
     history = run_seeds(jax.random.split(jax.random.key(0), 2), cmdp, player, 20)
     result = evaluate(history, cmdp)
-    facts = summarise(history, result)
-    return facts | {"constraints_process": "Phases (adversarial)"}, history, result
+    data = dataset_of(history, result)
+    return summarise(data) | {"constraints_process": "Phases (adversarial)"}, data
 
 
 def printed(run, width=100, encoding="utf-8"):
@@ -356,18 +372,18 @@ def test_rows_are_about_what_the_learner_has_and_the_paper_promises(uniform_run)
     # rho = 1/4 and L = 1, so that alpha = 1/5.
     earned, best = 20 * 0.5, 20 * 0.625 / 1.625
     assert re.search(rf"alpha-regret, alpha = 0.2 +{best / 5 - earned:.3f}", text)
-    facts, history, result = uniform_run
+    facts, data = uniform_run
     stochastic = {**facts, "constraints_process": "Bernoulli (stochastic)"}
-    assert "alpha-regret" not in printed((stochastic, history, result))
+    assert "alpha-regret" not in printed((stochastic, data))
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_a_terminal_without_unicode_gets_ascii(uniform_run, encoding):
     text = printed(uniform_run, encoding=encoding)
     assert text.isascii()
-    assert "mean +- 95% interval" in text
+    assert "median (10% to 90%)" in text
     assert re.search(r"^ +3\.75 \+ +[.'|-]+$", text, re.MULTILINE)  # the top of a picture
-    assert "±" in printed(uniform_run)
+    assert "⠤" in printed(uniform_run)
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
@@ -390,7 +406,7 @@ def test_narrow_terminals_keep_names_and_numbers(uniform_run, width):
     text = printed(uniform_run, width=width)
     for name in ("reward", "OPT", "regret", "violation, worst constraint"):
         assert re.search(rf"^{name}( |$)", text, re.MULTILINE), name
-    assert "-2.308 ± 0" in text
+    assert "-2.308" in text
     assert all(len(line) <= width for line in text.split("guarantees")[0].splitlines())
 
 
@@ -418,17 +434,6 @@ def test_seeds_together_equal_runs_one_by_one():
     assert said == [0, *(int(t) for t in together.episode[0])]
     alone = jax.vmap(lambda key: run(key, cmdp, learner, 30, checkpoints=7))(keys)
     chex.assert_trees_all_equal(together, alone)
-
-
-def test_estimates_have_bands_of_students_t():
-    # Mean 2, standard error 1/sqrt(3), t(0.975, 2) = 4.302653.
-    found = Estimate.of(np.array([1.0, 2.0, 3.0]))
-    assert found.mean == 2
-    assert found.half_width == pytest.approx(4.302653 / np.sqrt(3), rel=1e-6)
-    assert str(Estimate.of(np.array([12345.6]))) == "12,346"
-    assert str(Estimate(0.12345, 0.0123)) == "0.1235 ± 0.012"
-    assert Estimate(5.457e-12, 3e-13).words(scale=4000) == "0 ± 0"
-    assert Estimate(5.457e-12, 3e-1).words(scale=4000) == "0 ± 0.3"
 
 
 def test_a_curve_of_nothing_says_so():

@@ -85,8 +85,7 @@ def wrong(pdgd, monkeypatch, tmp_path):
     def stop(*_, **__):
         raise SystemExit(0)
 
-    monkeypatch.setattr("pdgd_jax.cli.run.run_seeds", stop)
-    monkeypatch.setattr("pdgd_jax.cli.run.comparators_of", lambda *_: None)
+    monkeypatch.setattr("pdgd_jax.cli.run.sweep", stop)
     monkeypatch.setattr("pdgd_jax.cli.solve.describe", stop)
     plans = {}  # the same dry run again and again
 

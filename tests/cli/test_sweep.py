@@ -76,7 +76,7 @@ def test_built_in_configurations_can_be_planned(call, name, lanes):
 def test_a_sweep_is_saved_beside_and_resumed(tiny, call):
     shown = call("sweep", "tiny.toml", *ALIKE)
     assert "compiling" in shown.err
-    assert "means over seeds" in shown.out
+    assert "medians over seeds" in shown.out
     assert open_results(tiny / "tiny-sweep").regret.shape == (1, 1, 1, 1, 1, 1, 6, 4)
     facts = json.loads(call("sweep", "tiny.toml", *ALIKE, "--json").out)
     assert [cell["rates"] for cell in facts["cells"]] == ["theory"]

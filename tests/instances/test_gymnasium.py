@@ -245,19 +245,19 @@ def test_environments_of_different_units_can_be_stacked():
 
 
 @pytest.mark.slow
-def test_solving_and_running_speak_the_units_of_the_environment(tmp_path):
+def test_solving_and_running_speak_the_units_of_the_environment():
     # Low and high are -100 and 0 in each of the 13 steps that the best walker takes.
     cliff = ["gymnasium", "--env", CLIFF, "--horizon", "13", "--budget", "0.03"]
     printed = CliRunner().invoke(app, ["solve", *cliff]).output
     assert "units OPT -13 and without constraints -13" in " ".join(printed.split())
     few = ["--learner", "uniform", "--episodes", "4", "--seeds", "2", "--checkpoints", "2"]
-    out = tmp_path / "cliff.npz"
-    printed = CliRunner().invoke(app, ["run", *cliff, *few, "--out", str(out)]).output
-    facts = json.loads(str(np.load(out)["summary"]))
+    printed = CliRunner().invoke(app, ["run", *cliff, *few]).output
+    facts = json.loads(CliRunner().invoke(app, ["run", *cliff, *few, "--json"]).stdout)
     own = facts["environment"]
     assert own["opt"] == pytest.approx(-13 * 4, abs=1e-2)  # in float32
     assert (own["reward"]["mean"] + 13 * 100 * 4) / 100 == pytest.approx(facts["reward"]["mean"])
-    assert own["reward"]["half_width"] == pytest.approx(100 * facts["reward"]["half_width"])
+    widths = [found["reward"]["high"] - found["reward"]["low"] for found in (own, facts)]
+    assert widths[0] == pytest.approx(100 * widths[1])
     assert re.search(r"OPT, in the environment's units +-52 +-13", printed)
 
 

@@ -241,7 +241,7 @@ def test_quantiles_are_those_of_numpy():
     values[:, 1] = np.nan
     data = xarray.DataArray(values, dims=("seed", "checkpoint"))
     band = band_of(data, xarray.DataArray(np.arange(30), dims="checkpoint"), (0.1, 0.8))
-    found = np.stack([band.low, band.median, band.high])
+    found = np.stack([band.low, band.centre, band.high])
     expected = np.nanquantile(np.delete(values, 1, 1), (0.1, 0.5, 0.8), axis=0)
     np.testing.assert_allclose(np.delete(found, 1, 1), expected)
     assert np.isnan(found[:, 1]).all()

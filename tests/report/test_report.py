@@ -139,7 +139,12 @@ def test_names_stay_in_sight_and_the_solver_is_folded_away():
     ]  # fmt: skip
     folded = [tag for tag, _ in page.tags]
     assert folded.index("details") < folded.index("table", folded.index("details"))
-    assert Page(report_of(results())).data["quantities"]["residual"]["inner"]
+    panels = Page(report_of(results())).data["quantities"]
+    assert list(panels) == [
+        "regret", "violation", "positive_violation", "multipliers", "reward", "radius",
+        "iterations", "residual",
+    ]  # fmt: skip
+    assert panels["residual"]["inner"]
 
 
 def test_constants_have_no_band_and_rounding_is_zero():

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from pdgd_jax import dataset_of, evaluate, learners, make, pdgd_ops, run
-from pdgd_jax.results import VARIABLES
+from pdgd_jax.results import QUANTITIES
 from tests.conftest import QUICK
 
 
@@ -27,7 +27,7 @@ def runs():
 def test_every_number_is_there_under_its_name(runs):
     _, history, result = runs
     data = dataset_of(history, result, dims=("confidence_scale", "seed"))
-    assert set(data.data_vars) == set(VARIABLES)
+    assert set(data.data_vars) == set(QUANTITIES)
     assert data.sizes["confidence_scale"] == 2
     assert data.sizes["seed"] == 3
     np.testing.assert_array_equal(data.episode, [10, 20, 30, 40])

@@ -208,7 +208,7 @@ def test_a_dry_run_says_what_it_would_cost_and_compiles_nothing(pdgd, monkeypatc
     def never(*given, **options):
         raise AssertionError("played")
 
-    monkeypatch.setattr("pdgd_jax.cli.run.run_seeds", never)
+    monkeypatch.setattr("pdgd_jax.cli.run.sweep", never)
     words = ("run", "random", "--sizes", "1,64,64,1", "--num-actions", "4", "--episodes", "1e6")
     code, out, _ = pdgd(*words, "--dry-run")
     assert code == 0

@@ -132,7 +132,7 @@ def whole(place, start):
     out, err = finish(start(folder))
     assert saved(folder) == CHUNKS
     assert "compiling" in err
-    assert "means over seeds" in out
+    assert "medians over seeds" in out
     return folder
 
 

@@ -13,7 +13,7 @@ from jax.tree_util import Partial
 from pdgd_jax import Configuration, evaluate, make, register_learner, run, sweep
 from pdgd_jax.learners import Info, Learner, Setting, make_learner
 from pdgd_jax.projection import SOLVERS, register_solver
-from pdgd_jax.results import VARIABLES
+from pdgd_jax.results import QUANTITIES
 from pdgd_jax.simulation import as_arrays, from_arrays, local_devices
 from pdgd_jax.sweeps import Interrupted, StoreError, open_results, plan_of
 from pdgd_jax.sweeps._folder import Store
@@ -73,8 +73,8 @@ def test_the_dataset_is_as_promised(whole):
     assert whole.learner.values.tolist() == ["pdgd-ops", "uniform"]
     assert whole.rates.values.tolist() == ["tuned", "C=4,eta=0.01"]
     assert whole.episode.values.tolist() == [[6, 12, 18, 24], [10, 20, 30, 40]]
-    for name, (axes, _, _) in VARIABLES.items():
-        assert whole[name].dims == (*DIMS, *axes)
+    for name, quantity in QUANTITIES.items():
+        assert whole[name].dims == (*DIMS, *quantity.axes)
         assert {"long_name", "units"} <= whole[name].attrs.keys()
     assert json.loads(whole.attrs["configuration"])["instance"][1]["label"] == "other"
     assert set(json.loads(whole.attrs["versions"])) >= {"pdgd_jax", "jax", "numpy"}

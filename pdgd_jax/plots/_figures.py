@@ -1,0 +1,82 @@
+"""All figures by name, and what they are of."""
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from pdgd_jax.plots import _curves, _models
+from pdgd_jax.plots._certificates import certificates
+from pdgd_jax.plots._horizons import horizons
+from pdgd_jax.plots._tradeoff import tradeoff
+from pdgd_jax.results import QUANTITIES
+
+__all__ = ["FIGURES", "Figure"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """A figure; call it to draw.
+
+    Attributes:
+      draw: the function of `plots`.
+      of_an_instance: whether it draws an instance and a policy, and not results.
+      all_horizons: whether it is about all horizons, and not about the longest.
+      in_panels: whether it has a single axis, so that `facets` can draw it for each instance.
+    """
+
+    draw: Callable[..., Any]
+    of_an_instance: bool = False
+    all_horizons: bool = False
+    in_panels: bool = False
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """Draw it."""
+        return self.draw(*args, **options)
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The names of its options, such as "log"."""
+        return tuple(inspect.signature(self.draw).parameters)
+
+
+_OURS: Mapping[str, Figure] = {
+    "regret": Figure(_curves.regret, in_panels=True),
+    "violation": Figure(_curves.violation, in_panels=True),
+    "positive-violation": Figure(_curves.positive_violation, in_panels=True),
+    "multipliers": Figure(_curves.multipliers, in_panels=True),
+    "reward": Figure(_curves.reward, in_panels=True),
+    "tradeoff": Figure(tradeoff, in_panels=True),
+    "horizons": Figure(horizons, all_horizons=True),
+    "radius": Figure(_curves.radius, in_panels=True),
+    "solver": Figure(_curves.solver),
+    "certificates": Figure(certificates, all_horizons=True),
+    "policy": Figure(_models.policy, of_an_instance=True),
+    "occupancy": Figure(_models.occupancy, of_an_instance=True),
+    "grid": Figure(_models.grid, of_an_instance=True),
+}
+
+
+class _Figures(Mapping[str, Figure]):
+    """Those above, and one for each quantity of the table that is drawn by none of them."""
+
+    def _all(self) -> dict[str, Figure]:
+        found = dict(_OURS)
+        for name, quantity in QUANTITIES.items():
+            if quantity.curve is not None:
+                figure = quantity.curve.figure or name.replace("_", "-")
+                found.setdefault(figure, Figure(partial(_curves.curve, name=name), in_panels=True))
+        return found
+
+    def __getitem__(self, name: str) -> Figure:
+        return self._all()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+
+FIGURES = _Figures()
