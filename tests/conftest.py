@@ -15,6 +15,9 @@ import pytest
 from pdgd_jax import LayeredMDP, Layers, ProjectionInfo, ProjectionResult, policy_of
 from pdgd_jax.projection import Solver
 
+# Processes that tests start leave the cache of the user's alone; those that want one say where.
+os.environ["PDGD_CACHE"] = "off"
+
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_num_cpu_devices", 2)  # for what is sharded; the rest uses the first
 # A silent broadcast between ranks is a bug that has not been noticed yet.

@@ -11,6 +11,7 @@ import typer
 from pdgd_jax._version import __version__
 from pdgd_jax.cli import instances, plot, report, run, solve, status, sweep
 from pdgd_jax.cli.app import EXIT_CODES, app, examples, run_app
+from pdgd_jax.cli.cache import VARIABLE, keep_programs
 from pdgd_jax.cli.users import importing, place_of
 from pdgd_jax.simulation import use_every_core
 
@@ -84,6 +85,14 @@ def _options(
             help="Import this module first: one of yours that registers instances or learners.",
         ),
     ] = None,
+    no_cache: Annotated[
+        bool,
+        typer.Option(
+            "--no-cache",
+            help="Keep no compiled programs between runs, nor use those that are kept. The "
+            f"variable {VARIABLE} says where they are kept, or off.",
+        ),
+    ] = False,
     version: Annotated[
         bool,
         typer.Option(
@@ -94,3 +103,5 @@ def _options(
     del import_, version  # handled by their callbacks
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
+        return
+    keep_programs(not no_cache)
