@@ -1,51 +1,72 @@
-"""The application: its commands in order, and errors as sentences."""
+"""The application: commands that say what they are called, and errors as sentences."""
 
 import contextlib
 import os
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import typer
 from rich.console import Console
 from rich.text import Text
-from typer.core import TyperGroup
+from typer.core import TyperCommand
 
-from pdgd_jax.cli.options import BELONGS_BEFORE
+from pdgd_jax.cli.options import ANY_OPTION, BELONGS_BEFORE, with_names
 from pdgd_jax.cli.output import say
 from pdgd_jax.cli.signals import leave, quick_to_stop
 from pdgd_jax.cli.signs import write_what_can_be_written
 from pdgd_jax.cli.users import users_traceback
 
-__all__ = ["EXIT_CODES", "app", "examples", "run_app"]
+__all__ = ["EXIT_CODES", "Command", "app", "examples", "register", "run_app"]
 
 EXIT_CODES = (
     "[bold]Exit codes[/]: 0 success, 1 failure, 2 bad input, 130 interrupted (Ctrl-C). "
     "[bold]NO_COLOR[/]=1 turns colours off, [bold]PDGD_DEBUG[/]=1 shows where an error comes from."
 )
 
-# As one would use them; a command that is not named here comes last.
-_ORDER = ("run", "sweep", "status", "plot", "report", "instances", "solve")
-
-
-class _InOrder(TyperGroup):
-    """The commands in the order of their use, not of the modules that define them."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        known = super().list_commands(ctx)
-        return sorted(known, key=lambda name: (*_ORDER, name).index(name))
-
-
 app = typer.Typer(
-    cls=_InOrder,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     help="Online learning in constrained MDPs with long-term constraints.",
     epilog=EXIT_CODES,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+class Command(NamedTuple):
+    """A command of `pdgd`.
+
+    Attributes:
+      function: what it does; its name is that of the command, its docstring the help.
+      examples: what one would type.
+      any_option: whether words that it does not know are options of an instance.
+    """
+
+    function: Callable[..., None]
+    examples: tuple[str, ...]
+    any_option: bool = False
+
+
+class _NamesWhenAsked(TyperCommand):
+    """Fills names into help texts when help is shown: those of imported modules are then known."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        for parameter in self.params:
+            text = getattr(parameter, "help", None)
+            if text:
+                setattr(parameter, "help", with_names(text))  # noqa: B010, arguments have none
+        super().format_help(ctx, formatter)
+
+
+def register(*commands: Command) -> None:
+    """Add commands to the application, which lists them in this order."""
+    for command in commands:
+        settings = ANY_OPTION if command.any_option else None
+        epilog = examples(*command.examples)
+        add = app.command(cls=_NamesWhenAsked, context_settings=settings, epilog=epilog)
+        add(command.function)
 
 
 def examples(*commands: str) -> str:

@@ -24,9 +24,7 @@ _OFF = ("off", "0", "no", "false")
 # Small programs are kept too: a run has sixty beside the large one, 40 ms each to compile,
 # 5 ms to read.
 _LEAST_SECONDS = 0.0
-_MOST_BYTES = (
-    256 * 2**20
-)  # those of a run take about one megabyte; the least recently used go first
+_MOST_BYTES = 256 * 2**20  # a run takes about 1 MB; the least recently used go first
 
 
 def keep_programs(wanted: bool) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from pdgd_jax._version import __version__
 from pdgd_jax.cli import instances, plot, report, run, solve, status, sweep
-from pdgd_jax.cli.app import EXIT_CODES, app, examples, run_app
+from pdgd_jax.cli.app import EXIT_CODES, app, examples, register, run_app
 from pdgd_jax.cli.cache import VARIABLE, keep_programs
 from pdgd_jax.cli.users import importing, place_of
 from pdgd_jax.simulation import use_every_core
@@ -18,8 +18,16 @@ from pdgd_jax.simulation import use_every_core
 __all__ = ["main"]
 
 
-# Importing a command adds it to the application.
-_COMMANDS = (instances, plot, report, run, solve, status, sweep)
+# As one would use them, which is the order of the help.
+register(
+    run.COMMAND,
+    sweep.COMMAND,
+    status.COMMAND,
+    plot.COMMAND,
+    report.COMMAND,
+    instances.COMMAND,
+    solve.COMMAND,
+)
 
 
 def main() -> None:

@@ -1,25 +1,23 @@
 """`pdgd instances`."""
 
 import inspect
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from pdgd_jax.cli.app import app, examples
-from pdgd_jax.cli.options import (
-    AsJson,
-    completing,
-    instance_names,
-)
+from pdgd_jax.cli.app import Command
+from pdgd_jax.cli.options import AsJson, about, completing, instance_names
 from pdgd_jax.cli.output import plain_table, print_json, print_table
 from pdgd_jax.cli.users import place_of
-from pdgd_jax.instances import builder_of, make_for, options_of, registered, written
+from pdgd_jax.instances import make_for, options_of, registered, written
 from pdgd_jax.results import describe
 
+__all__ = ["COMMAND"]
 
-@app.command(epilog=examples("pdgd instances", "pdgd instances grid", "pdgd instances --json"))
+
 def instances(
     name: Annotated[
         str | None,
@@ -32,40 +30,46 @@ def instances(
     """List the built-in instances, or describe one with its options."""
     if name is not None:
         options = options_of(name)
-        description, meanings = _described(name)
-        if as_json:
-            shown = {option: _plain_default(default) for option, default in options.items()}
-            print_json({"name": name, "about": _docstring(name), "options": shown})
-            return
-        console = Console()
-        console.print(Text(name, style="bold"))
-        console.print(Text(description), soft_wrap=True)
-        if options:
-            console.print()
-            table = plain_table("option", "default", "what it is")
-            for option, default in options.items():
-                flag = Text(f"--{option.replace('_', '-')}", no_wrap=True)
-                table.add_row(flag, _shown_default(default), meanings.get(option, ""))
-            print_table(console, table)
+        shown = {option: _plain_default(default) for option, default in options.items()}
+        facts = {"name": name, "about": about(name), "options": shown}
+        print_json(facts) if as_json else _print_one(Console(), name, options)
         return
     rows = [{"name": name, **_facts_or_reason(name)} for name in registered()]
-    if as_json:
-        print_json(rows)
-        return
+    print_json(rows) if as_json else _print_all(Console(), rows)
+
+
+COMMAND = Command(instances, ("pdgd instances", "pdgd instances grid", "pdgd instances --json"))
+
+
+def _print_one(console: Console, name: str, options: Mapping[str, Any]) -> None:
+    """An instance in full."""
+    description, meanings = _described(name)
+    console.print(Text(name, style="bold"))
+    console.print(Text(description), soft_wrap=True)
+    if options:
+        console.print()
+        table = plain_table("option", "default", "what it is")
+        for option, default in options.items():
+            flag = Text(f"--{option.replace('_', '-')}", no_wrap=True)
+            table.add_row(flag, _shown_default(default), meanings.get(option, ""))
+        print_table(console, table)
+
+
+def _print_all(console: Console, rows: list[dict[str, Any]]) -> None:
+    """All instances, one in a row."""
     table = plain_table("instance", ">L", ">states", ">actions", ">m", ">OPT", ">rho", "what it is")
     for row in rows:
         label = Text(row["name"], no_wrap=True)
         if "unavailable" in row:
             table.add_row(label, *["-"] * 6, Text(row["unavailable"], style="yellow"))
             continue
-        about = Text(_docstring(row["name"]).splitlines()[0])
+        what = Text(about(row["name"]).splitlines()[0])
         if row["rho"] is None:
-            about.append(f" (rho: {row['rho_reason']})", style="yellow")
+            what.append(f" (rho: {row['rho_reason']})", style="yellow")
         counts = (str(row[key]) for key in ("layers", "states", "actions", "constraints"))
         opt, rho = ("?" if row[key] is None else f"{row[key]:.4g}" for key in ("opt", "rho"))
         bound = "" if row["rho"] is None or row["rho_exact"] else "≥ "
-        table.add_row(label, *counts, opt, f"{bound}{rho}", about)
-    console = Console()
+        table.add_row(label, *counts, opt, f"{bound}{rho}", what)
     print_table(console, table)
     console.print("\nSolve one with [bold]pdgd solve NAME[/]; its options: pdgd instances NAME.")
 
@@ -81,13 +85,9 @@ def _facts_or_reason(name: str) -> dict[str, Any]:
         return {"unavailable": f"{kind}{error}{place_of(error)}"}
 
 
-def _docstring(name: str) -> str:
-    return inspect.getdoc(builder_of(name)) or "(not described)"
-
-
 def _described(name: str) -> tuple[str, dict[str, str]]:
     """The docstring without its section on options, and what that says of each of them."""
-    description, _, section = _docstring(name).partition("\nArgs:\n")
+    description, _, section = about(name).partition("\nArgs:\n")
     meanings: dict[str, str] = {}
     for line in inspect.cleandoc(section).splitlines():
         option, colon, meaning = line.partition(": ")

@@ -1,6 +1,7 @@
 """Options that commands share, and words that are options of an instance."""
 
 import ast
+import inspect
 import math
 import os
 import warnings
@@ -16,15 +17,22 @@ from pdgd_jax._internal.names import nearest
 if TYPE_CHECKING:
     import xarray
 
+    from pdgd_jax.models import CMDP
+
 __all__ = [
     "ANY_OPTION",
     "LARGEST_KEY",
     "AsJson",
     "Force",
+    "InstanceName",
+    "SweepFolder",
+    "about",
     "check_target",
     "completing",
     "configuration_names",
+    "figure_names",
     "instance_names",
+    "instance_of",
     "instance_options",
     "learner_names",
     "literal",
@@ -32,6 +40,7 @@ __all__ = [
     "selected",
     "solver_names",
     "whole",
+    "with_names",
 ]
 
 # A command that passes words it does not know on to an instance: `instance_options(context.args)`.
@@ -132,6 +141,34 @@ def instance_options(context: typer.Context, name: str) -> tuple[str, dict[str, 
     return instance, options
 
 
+def instance_of(
+    context: typer.Context, name: str, num_episodes: int
+) -> "tuple[str, dict[str, Any], CMDP]":
+    """The instance that the words of a command ask for, as it is if so many episodes are played.
+
+    Args:
+      context: of the command.
+      name: as in `instance_options`.
+      num_episodes: T.
+
+    Returns:
+      Its name, its options, and itself.
+    """
+    from pdgd_jax.instances import make_for
+
+    name, options = instance_options(context, name)
+    cmdp = make_for(name, num_episodes, **options)
+    cmdp.check_episodes(num_episodes)
+    return name, options, cmdp
+
+
+def about(name: str) -> str:
+    """What an instance says of itself."""
+    from pdgd_jax.instances import builder_of
+
+    return inspect.getdoc(builder_of(name)) or "(not described)"
+
+
 BELONGS_BEFORE = "--import belongs before the command: pdgd --import MODULE {command} (...)."
 
 
@@ -194,6 +231,24 @@ def configuration_names() -> tuple[str, ...]:
     return builtin_names()
 
 
+def figure_names() -> tuple[str, ...]:
+    """The figures of a sweep."""
+    from pdgd_jax.plots import FIGURES
+
+    return tuple(FIGURES)
+
+
+_LISTS = {"{learners}": learner_names, "{solvers}": solver_names, "{figures}": figure_names}
+
+
+def with_names(text: str) -> str:
+    """A help text with the names that `{learners}` and the like stand for, as they are now."""
+    for place, names in _LISTS.items():
+        if place in text:
+            text = text.replace(place, ", ".join(names()))
+    return text
+
+
 def completing(names: Callable[[], tuple[str, ...]]) -> Callable[[str], list[str]]:
     """For `autocompletion=` of an option or argument."""
 
@@ -213,3 +268,12 @@ def selected(folder: Path, words: list[str]) -> "xarray.Dataset":
         return select(dataset, words)
     except ValueError as error:
         raise ValueError(f"--select {error}") from None
+
+
+InstanceName = Annotated[
+    str,
+    typer.Argument(
+        help="An instance, see [bold]pdgd instances[/].", autocompletion=completing(instance_names)
+    ),
+]
+SweepFolder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a sweep.")]

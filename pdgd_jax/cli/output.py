@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["plain_table", "print_json", "print_table", "say"]
+__all__ = ["plain_table", "print_json", "print_table", "say", "warn_unconverged"]
 
 
 def plain_table(*columns: str) -> Table:
@@ -83,3 +83,17 @@ def _finite(value: Any) -> Any:
 def say(sentence: str, style: str = "red") -> None:
     """A sentence to the person in front of the terminal, on the error stream."""
     Console(stderr=True).print(Text(sentence, style=style), soft_wrap=True)
+
+
+def warn_unconverged(console: Console, unconverged: int, residual: float | None) -> None:
+    """Say loudly that projections of a sweep did not converge, if there are any."""
+    if unconverged:
+        worst = "" if residual is None else f" (largest residual {residual:.2g})"
+        console.print(
+            Text(
+                f"{unconverged:,} projections did not converge{worst}: do not trust the lanes "
+                "where `unconverged` is not 0.",
+                style="bold red",
+            ),
+            soft_wrap=True,
+        )

@@ -1,27 +1,26 @@
 """`pdgd plot`."""
 
 import io
-import json
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
 from pdgd_jax._internal.files import publish, writing
-from pdgd_jax._internal.names import nearest
-from pdgd_jax.cli.app import app, examples
-from pdgd_jax.cli.options import Force, check_target, completing, selected
+from pdgd_jax.cli.app import Command
+from pdgd_jax.cli.options import (
+    Force,
+    SweepFolder,
+    check_target,
+    completing,
+    figure_names,
+    selected,
+)
 
-if TYPE_CHECKING:
-    import xarray
-
-    from pdgd_jax.models import CMDP
-    from pdgd_jax.plots import Look
-
-__all__ = ["plot"]
+__all__ = ["COMMAND"]
 
 
 class Format(StrEnum):
@@ -49,32 +48,11 @@ class Legend(StrEnum):
     NONE = "none"
 
 
-def _figure_names() -> tuple[str, ...]:
-    from pdgd_jax.plots import FIGURES
-
-    return tuple(FIGURES)
-
-
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a sweep.")]
-
-
-@app.command(
-    epilog=examples(
-        "pdgd plot results --figure regret --format pdf",
-        "pdgd plot results --figure horizons --guides --out slopes.svg",
-        "pdgd plot results --figure violation --bounds --select learner=pdgd-ops,uniform",
-        "pdgd plot results --figure tradeoff --width page --legend right --label pdgd-ops=ours",
-        "pdgd plot results --figure policy --select instance=streaming --select seed=3",
-    )
-)
 def plot(
-    folder: Folder,
+    folder: SweepFolder,
     figure: Annotated[
         str,
-        typer.Option(
-            help=f"{', '.join(_figure_names()[:-1])} or {_figure_names()[-1]}.",
-            autocompletion=completing(_figure_names),
-        ),
+        typer.Option(help="One of {figures}.", autocompletion=completing(figure_names)),
     ] = "regret",
     format_: Annotated[
         Format | None,
@@ -122,40 +100,48 @@ def plot(
     the longest is drawn, but for the figures that are about all of them. A learner has the same
     colour in every figure.
     """
-    from pdgd_jax.plots import COLUMN_WIDTH, FIGURES, PAGE_WIDTH, Look, pyplot, save
+    from pdgd_jax.plots import COLUMN_WIDTH, PAGE_WIDTH, Look, check_figure, draw_figure, pyplot
 
+    wanted = {"bounds": bounds, "guides": guides, "log": log}
+    options = {name: True for name, wish in wanted.items() if wish}
+    check_figure(figure)
     kind, target = _target(figure, format_, out)
     inches = COLUMN_WIDTH if width is Width.COLUMN else PAGE_WIDTH
     look = Look(inches, legend.value, title, _renamed(label or []))
-    wanted = {"bounds": bounds, "guides": guides, "log": log}
-    options = _checked(figure, [name for name, wish in wanted.items() if wish])
+    check_figure(figure, options)
     check_target(target, force)
     dataset = selected(folder, select or [])
-    if not FIGURES[figure].all_horizons:
-        dataset = dataset.isel(horizon=[dataset["horizon"].to_numpy().argmax()])
-    axes = _drawn(figure, dataset, look, _panels(figure, dataset, facet), options)
+    pyplot().switch_backend("Agg")  # a file needs no window, nor a display
+    drawn = draw_figure(figure, dataset, look=look, facet=facet, options=options)
+    _write(drawn.axes, target, kind)
+    Console().print(Text(f"{drawn.what} drawn to {target}"), soft_wrap=True)
+
+
+COMMAND = Command(
+    plot,
+    (
+        "pdgd plot results --figure regret --format pdf",
+        "pdgd plot results --figure horizons --guides --out slopes.svg",
+        "pdgd plot results --figure violation --bounds --select learner=pdgd-ops,uniform",
+        "pdgd plot results --figure tradeoff --width page --legend right --label pdgd-ops=ours",
+        "pdgd plot results --figure policy --select instance=streaming --select seed=3",
+    ),
+)
+
+
+def _write(axes: Any, target: Path, kind: str) -> None:
+    """Write a figure, whole or not at all, and forget it."""
+    from pdgd_jax.plots import pyplot, save
 
     content = io.BytesIO()
     save(axes, content, format=kind)
     pyplot().close("all")  # Matplotlib keeps them, and warns from the twentieth on
     with writing(target.parent):
         publish(target.parent, {target.name: content.getvalue()})
-    what = figure
-    if FIGURES[figure].of_an_instance:
-        what += f" of {_first(dataset)}"
-    elif not FIGURES[figure].all_horizons:
-        what += f" of horizon {dataset['horizon'].item():,}"
-    Console().print(Text(f"{what} drawn to {target}"), soft_wrap=True)
 
 
 def _target(figure: str, kind: Format | None, out: Path | None) -> tuple[str, Path]:
     """The format and the file, refused before anything is read or drawn."""
-    from pdgd_jax.plots import FIGURES
-
-    if figure not in FIGURES:
-        raise ValueError(
-            f"unknown figure {figure!r}{nearest(figure, FIGURES)}; there are {', '.join(FIGURES)}."
-        )
     if out is None:
         chosen = (kind or Format.PDF).value
         return chosen, Path(f"{figure}.{chosen}")
@@ -174,62 +160,3 @@ def _renamed(words: list[str]) -> dict[str, str]:
         if not equals or not name.strip():
             raise ValueError(f"--label {word}: write NAME=WORDS, such as pdgd-ops=ours.")
     return {name.strip(): words.strip() for name, _, words in pairs}
-
-
-def _checked(figure: str, names: list[str]) -> dict[str, bool]:
-    """The options of a figure, refused if it does not have them."""
-    from pdgd_jax.plots import FIGURES
-
-    for name in names:
-        if name not in FIGURES[figure].options:
-            raise ValueError(f"the figure {figure} has no {name}.")
-    return dict.fromkeys(names, True)
-
-
-def _panels(figure: str, dataset: "xarray.Dataset", facet: str | None) -> str:
-    """By what a figure is divided into panels; empty if it is not."""
-    from pdgd_jax.plots import FIGURES
-
-    if facet == "none":
-        return ""
-    if facet is None:
-        return "instance" if FIGURES[figure].in_panels and dataset.sizes["instance"] > 1 else ""
-    if not FIGURES[figure].in_panels:
-        divided = ", ".join(name for name, other in FIGURES.items() if other.in_panels)
-        raise ValueError(f"the figure {figure} has no panels; those of {divided} do.")
-    name = facet.strip().replace("-", "_")
-    dims = [str(dim) for dim in dataset["rho"].dims if dim not in ("seed", "horizon")]
-    if name not in dims:
-        raise ValueError(f"--facet {facet}: panels are made by one of {', '.join(dims)}, or none.")
-    return name
-
-
-def _drawn(
-    figure: str, dataset: "xarray.Dataset", look: "Look", panels: str, options: dict[str, bool]
-) -> Any:
-    from pdgd_jax.plots import FIGURES, facets, pyplot
-
-    pyplot().switch_backend("Agg")  # a file needs no window, nor a display
-    draw = FIGURES[figure]
-    if panels:
-        return facets(draw, dataset, by=panels, look=look, **options)
-    if not draw.of_an_instance:
-        return draw(dataset, look=look, **options)
-    one = dataset.isel(dict.fromkeys(dataset["rho"].dims, 0))
-    return draw(_instance(dataset, one), one["policy"].to_numpy(), look=look)
-
-
-def _first(dataset: "xarray.Dataset") -> str:
-    """Which run is drawn where only one can be."""
-    one = dataset.isel(dict.fromkeys(dataset["rho"].dims, 0))
-    return ", ".join(f"{dim} {one[dim].item()}" for dim in dataset["rho"].dims)
-
-
-def _instance(dataset: "xarray.Dataset", one: "xarray.Dataset") -> "CMDP":
-    """The instance that a run was played on, made again; the first one if there are several."""
-    from pdgd_jax.sweeps import Configuration
-
-    configuration = Configuration.from_dict(json.loads(dataset.attrs["configuration"]))
-    label = str(one["instance"].item())
-    entry = next(entry for entry in configuration.instances if entry.label == label)
-    return entry.build(int(one["horizon"]))

@@ -7,18 +7,14 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from pdgd_jax.cli.app import app, examples
-from pdgd_jax.cli.options import Force, check_target, selected
-from pdgd_jax.cli.plot import Folder
+from pdgd_jax.cli.app import Command
+from pdgd_jax.cli.options import Force, SweepFolder, check_target, selected
 
-__all__ = ["report"]
+__all__ = ["COMMAND"]
 
 
-@app.command(
-    epilog=examples("pdgd report results", "pdgd report results --out for-my-colleagues.html")
-)
 def report(
-    folder: Folder,
+    folder: SweepFolder,
     out: Annotated[Path | None, typer.Option(help="The file; by default DIR/report.html.")] = None,
     select: Annotated[
         list[str] | None,
@@ -35,3 +31,8 @@ def report(
     check_target(target, force)
     write_report(selected(folder, select or []), target)
     Console().print(Text(f"report written to {target}"), soft_wrap=True)
+
+
+COMMAND = Command(
+    report, ("pdgd report results", "pdgd report results --out for-my-colleagues.html")
+)

@@ -12,15 +12,14 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from pdgd_jax._internal.text import count_in_words
-from pdgd_jax.cli.app import app, examples
+from pdgd_jax.cli.app import Command
 from pdgd_jax.cli.cost import DryRun, Yes, announce, show_cost
 from pdgd_jax.cli.options import (
-    ANY_OPTION,
     LARGEST_KEY,
     AsJson,
+    InstanceName,
     completing,
-    instance_names,
-    instance_options,
+    instance_of,
     learner_names,
     literal,
     rates_names,
@@ -29,9 +28,8 @@ from pdgd_jax.cli.options import (
 )
 from pdgd_jax.cli.output import print_json
 from pdgd_jax.cli.summary import check_out, print_summary, saving
-from pdgd_jax.instances import make_for
 from pdgd_jax.learners import make_learner
-from pdgd_jax.models import CMDP, EpisodesWarning
+from pdgd_jax.models import EpisodesWarning
 from pdgd_jax.results import process_name, summarise
 from pdgd_jax.simulation import use_cores
 from pdgd_jax.sweeps import Report, cost_of_run, sweep
@@ -55,20 +53,12 @@ class Shown(StrEnum):
     MEAN = "mean"
 
 
-InstanceName = Annotated[
-    str,
-    typer.Argument(
-        help="An instance, see [bold]pdgd instances[/].", autocompletion=completing(instance_names)
-    ),
-]
 Episodes = Annotated[float, typer.Option(help="T, how many episodes to play.")]
 Seeds = Annotated[int, typer.Option(help="How many independent runs.")]
 RandomKey = Annotated[int, typer.Option(help="Decides everything random, but the instance.")]
 LearnerName = Annotated[
     str,
-    typer.Option(
-        help=f"One of {', '.join(learner_names())}.", autocompletion=completing(learner_names)
-    ),
+    typer.Option(help="One of {learners}.", autocompletion=completing(learner_names)),
 ]
 RatesName = Annotated[
     str,
@@ -84,7 +74,7 @@ ConfidenceScale = Annotated[
 SolverName = Annotated[
     str,
     typer.Option(
-        help=f"Of the projection: {', '.join(solver_names())}.",
+        help="Of the projection: {solvers}.",
         autocompletion=completing(solver_names),
     ),
 ]
@@ -102,16 +92,6 @@ Force = Annotated[
 ]
 
 
-@app.command(
-    "run",
-    context_settings=ANY_OPTION,
-    epilog=examples(
-        "pdgd run",
-        "pdgd run streaming --episodes 1e5 --seeds 16",
-        "pdgd run random --constraints phases --confidence-scale 0.3 --out phases",
-        "pdgd --import my_module run my-instance --learner my-learner",
-    ),
-)
 def run(
     context: typer.Context,
     name: InstanceName = "random",
@@ -142,8 +122,7 @@ def run(
     whole("--checkpoints", checkpoints)
     use_cores(whole("--seeds", seeds))
     T = whole("--episodes", episodes)
-    _, options = instance_options(context, name)
-    name, cmdp = _made(context, name, T)
+    name, options, cmdp = instance_of(context, name, T)
     settings = {
         "rates": literal(rates) if "," in rates else rates,
         "delta": delta,
@@ -187,12 +166,16 @@ def run(
         console.print(f"saved to {out}")
 
 
-def _made(context: typer.Context, name: str, num_episodes: int) -> tuple[str, CMDP]:
-    """The instance that the words ask for, as it is if so many episodes are played."""
-    name, options = instance_options(context, name)
-    cmdp = make_for(name, num_episodes, **options)
-    cmdp.check_episodes(num_episodes)
-    return name, cmdp
+COMMAND = Command(
+    run,
+    (
+        "pdgd run",
+        "pdgd run streaming --episodes 1e5 --seeds 16",
+        "pdgd run random --constraints phases --confidence-scale 0.3 --out phases",
+        "pdgd --import my_module run my-instance --learner my-learner",
+    ),
+    any_option=True,
+)
 
 
 def _played(

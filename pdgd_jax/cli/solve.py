@@ -6,22 +6,14 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from pdgd_jax.cli.app import app, examples
-from pdgd_jax.cli.instances import _docstring
-from pdgd_jax.cli.options import ANY_OPTION, AsJson, whole
+from pdgd_jax.cli.app import Command
+from pdgd_jax.cli.options import AsJson, InstanceName, about, instance_of, whole
 from pdgd_jax.cli.output import plain_table, print_json, print_table
-from pdgd_jax.cli.run import InstanceName, _made
 from pdgd_jax.results import describe
 
+__all__ = ["COMMAND"]
 
-@app.command(
-    context_settings=ANY_OPTION,
-    epilog=examples(
-        "pdgd solve streaming",
-        "pdgd solve grid --budget 1 --episodes 1e6",
-        "pdgd solve random --sizes 1,10,10,1 --num-actions 5 --json",
-    ),
-)
+
 def solve(
     context: typer.Context,
     name: InstanceName,
@@ -35,7 +27,7 @@ def solve(
     Options of the instance are given as they are named there: --sizes 1,4,4,1 --seed 3.
     """
     num_episodes = whole("--episodes", episodes)
-    name, cmdp = _made(context, name, num_episodes)
+    name, _, cmdp = instance_of(context, name, num_episodes)
     facts = describe(cmdp, num_episodes)
     if as_json:
         print_json({"name": name, **facts})
@@ -45,8 +37,19 @@ def solve(
     for label, text in _sentences(facts):
         table.add_row(Text(label, style="bold"), text)
     console = Console()
-    console.print(Text(f"{name}: {_docstring(name).splitlines()[0]}", style="bold"), soft_wrap=True)
+    console.print(Text(f"{name}: {about(name).splitlines()[0]}", style="bold"), soft_wrap=True)
     print_table(console, table)
+
+
+COMMAND = Command(
+    solve,
+    (
+        "pdgd solve streaming",
+        "pdgd solve grid --budget 1 --episodes 1e6",
+        "pdgd solve random --sizes 1,10,10,1 --num-actions 5 --json",
+    ),
+    any_option=True,
+)
 
 
 def _sentences(facts: dict[str, Any]) -> list[tuple[str, str]]:

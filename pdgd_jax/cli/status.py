@@ -2,34 +2,31 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.console import Console
 from rich.text import Text
 
 from pdgd_jax._internal.text import duration_in_words
-from pdgd_jax.cli.app import app, examples
-from pdgd_jax.cli.options import AsJson
-from pdgd_jax.cli.output import plain_table, print_json, print_table
+from pdgd_jax.cli.app import Command
+from pdgd_jax.cli.options import AsJson, SweepFolder
+from pdgd_jax.cli.output import plain_table, print_json, print_table, warn_unconverged
 from pdgd_jax.cli.progress import speed_in_words
-from pdgd_jax.cli.sweep import _warn
 from pdgd_jax.sweeps import sweep_status
 
-__all__ = ["status"]
+__all__ = ["COMMAND"]
 
 
-@app.command(epilog=examples("pdgd status results", "pdgd status results --json"))
-def status(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a sweep.")],
-    as_json: AsJson = False,
-) -> None:
+def status(folder: SweepFolder, as_json: AsJson = False) -> None:
     """Show how far a sweep is, from its files alone: also while it runs."""
     facts = sweep_status(folder)
-    if as_json:
-        print_json(facts)
-        return
-    console = Console()
+    print_json(facts) if as_json else _print_status(Console(), folder, facts)
+
+
+COMMAND = Command(status, ("pdgd status results", "pdgd status results --json"))
+
+
+def _print_status(console: Console, folder: Path, facts: dict[str, Any]) -> None:
     done, total = facts["episodes_done"], facts["episodes"]
     title = Text(f"{folder}: {facts['name']}, {facts['state']}", style="bold")
     console.print(title, soft_wrap=True)
@@ -46,7 +43,7 @@ def status(
             console.print(Text(sentence), soft_wrap=True)
     if facts["state"] == "stopped":
         console.print("run the command that began it again to go on")
-    _warn(console, facts["unconverged"], None)
+    warn_unconverged(console, facts["unconverged"], None)
 
 
 def _doing(facts: dict[str, Any]) -> Iterator[str]:

@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.text import Text
 
 from pdgd_jax._internal.text import number_in_words
-from pdgd_jax.cli.app import app, examples
+from pdgd_jax.cli.app import Command
 from pdgd_jax.cli.options import AsJson, completing, configuration_names
-from pdgd_jax.cli.output import plain_table, print_json, print_table
+from pdgd_jax.cli.output import plain_table, print_json, print_table, warn_unconverged
 from pdgd_jax.cli.progress import ProgressView, cost_of, print_plan
 from pdgd_jax.cli.signals import finish_first
 from pdgd_jax.results import QUANTITIES, Estimate
@@ -23,21 +23,11 @@ if TYPE_CHECKING:
 
     from pdgd_jax.sweeps import Report
 
-__all__ = ["sweep"]
+__all__ = ["COMMAND"]
 
 _MOST_ROWS = 40
 
 
-@app.command(
-    "sweep",
-    epilog=examples(
-        "pdgd sweep quick",
-        "pdgd sweep my.toml --out results --dry-run",
-        "pdgd sweep my.toml --out results   (again, to go on where it stopped)",
-        "pdgd sweep my.toml --out /shared/results --coordinator host0:1234 --num-processes 4 "
-        "--process-id 2",
-    ),
-)
 def sweep(
     configuration: Annotated[
         str,
@@ -139,20 +129,18 @@ def sweep(
         return
     facts = _facts(data, plans[0], out, time.perf_counter() - begin)
     print_json(facts) if as_json else _print_results(Console(), facts)
-    _warn(Console(stderr=True), facts["unconverged"], facts["residual"])
+    warn_unconverged(Console(stderr=True), facts["unconverged"], facts["residual"])
 
 
-def _warn(console: Console, unconverged: int, residual: float | None) -> None:
-    if unconverged:
-        worst = "" if residual is None else f" (largest residual {residual:.2g})"
-        console.print(
-            Text(
-                f"{unconverged:,} projections did not converge{worst}: do not trust the lanes "
-                "where `unconverged` is not 0.",
-                style="bold red",
-            ),
-            soft_wrap=True,
-        )
+COMMAND = Command(
+    sweep,
+    (
+        "pdgd sweep quick",
+        "pdgd sweep my.toml --out results --dry-run",
+        "pdgd sweep my.toml --out results   (again, to go on where it stopped)",
+        "pdgd sweep my.toml --coordinator host0:1234 --num-processes 4 --process-id 2",
+    ),
+)
 
 
 _ENDS = ("regret", "violation")

@@ -25,6 +25,7 @@ from pdgd_jax.plots._curves import (
     solver,
     violation,
 )
+from pdgd_jax.plots._draw import Drawn, check_figure, draw_figure
 from pdgd_jax.plots._figures import FIGURES, Figure
 from pdgd_jax.plots._horizons import horizons
 from pdgd_jax.plots._models import grid, occupancy, policy
@@ -37,10 +38,13 @@ __all__ = [
     "FIGURES",
     "PAGE_WIDTH",
     "STYLE",
+    "Drawn",
     "Figure",
     "Look",
     "certificates",
+    "check_figure",
     "curve",
+    "draw_figure",
     "facets",
     "grid",
     "horizons",

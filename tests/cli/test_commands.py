@@ -390,7 +390,7 @@ def test_a_terminal_without_unicode_gets_ascii(uniform_run, encoding):
 def test_no_sign_ends_a_command(pdgd, monkeypatch, encoding, stopped):
     """Whatever is printed; what the encoding lacks is written as something else."""
     monkeypatch.setattr(
-        "pdgd_jax.cli.instances._docstring", lambda name: "an instance of Möbius ± ∞ ⠤ │"
+        "pdgd_jax.cli.instances.about", lambda name: "an instance of Möbius ± ∞ ⠤ │"
     )
     content = io.BytesIO()
     with io.TextIOWrapper(content, encoding=encoding, write_through=True) as file:

@@ -194,6 +194,17 @@ def test_ctrl_c_is_clean_from_the_start(words, moment):
     assert "Exception" not in err
 
 
+def test_help_lists_the_learners_of_ones_own_module(pdgd, tmp_path):
+    text = "import pdgd_jax\npdgd_jax.register_learner('my-own', lambda cmdp, T: None)\n"
+    (tmp_path / "own_learner.py").write_text(text)
+    words = [sys.executable, "-m", "pdgd_jax", "--import", "own_learner", "run", "--help"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "my-own" in done.stdout
+    code, out, _ = pdgd("run", "--help")
+    assert (code, "{" in out) == (0, False)
+    assert "uc-o-gdps" in out
+
+
 def test_a_module_of_ones_own_is_imported_first(pdgd, tmp_path, monkeypatch):
     (tmp_path / "module_of_mine.py").write_text(textwrap.dedent(MODULE))
     monkeypatch.chdir(tmp_path)

@@ -10,6 +10,7 @@ from typer.main import get_command
 from pdgd_jax import make, oracle
 from pdgd_jax.cli import entry
 from pdgd_jax.cli.app import app
+from pdgd_jax.cli.options import with_names
 from pdgd_jax.plots import FIGURES
 from pdgd_jax.report import report_of
 from pdgd_jax.report._instances import _rho
@@ -473,7 +474,8 @@ def test_a_file_is_replaced_only_by_force(pdgd, folder, tmp_path, words, file):
 
 def test_every_figure_is_named_in_the_help():
     (option,) = [p for p in get_command(app).commands["plot"].params if p.name == "figure"]
-    assert all(name in re.split(r", | or |\.", option.help) for name in FIGURES)
+    shown = with_names(option.help)
+    assert all(name in re.split(r" of |, | or |\.", shown) for name in FIGURES)
 
 
 def test_instances_with_fewer_constraints_are_padded():
