@@ -77,7 +77,7 @@ def _print_all(console: Console, rows: list[dict[str, Any]]) -> None:
 def _facts_or_reason(name: str) -> dict[str, Any]:
     """One that needs an extra which is not installed, or is broken, leaves the others alone."""
     try:
-        return describe(make_for(name, 10_000), 10_000)
+        return describe(make_for(name, 10_000), 10_000).as_dict()
     except Exception as error:
         if not isinstance(error, ValueError) and not place_of(error):
             raise

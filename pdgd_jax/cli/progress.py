@@ -1,7 +1,7 @@
 """Progress of a sweep, in bars or lines."""
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
@@ -27,31 +27,31 @@ def cost_of(plan: Plan, devices: int | None) -> Cost:
     return cost_of_plan(plan, len(local_devices(devices)), jax.process_count())
 
 
-def print_plan(console: Console, facts: dict[str, Any], cost: Cost) -> None:
+def print_plan(console: Console, plan: Plan, cost: Cost) -> None:
     """The groups of a plan, one in a row, and what all of it costs."""
     table = plain_table(
         "group", "learners", "instances", ">L, S, A", ">m", ">lanes", ">at once", ">episodes",
         ">memory",
     )  # fmt: skip
-    for group in facts["groups"]:
+    for group in plan.groups:
         table.add_row(
-            group["name"],
-            Text(", ".join(group["learners"])),
-            Text(", ".join(group["instances"])),
-            ", ".join(map(str, group["shape"])),
-            str(group["constraints"]),
-            f"{group['lanes']:,}",
-            f"{group['width']:,}",
-            f"{group['episodes']:,}",
-            size_in_words(group["bytes_per_device"]),
+            group.name,
+            Text(", ".join(group.learners)),
+            Text(", ".join(group.instances)),
+            ", ".join(map(str, group.shape)),
+            str(group.num_constraints),
+            f"{group.lanes:,}",
+            f"{group.width:,}",
+            f"{group.episodes:,}",
+            size_in_words(group.bytes_per_device),
         )
     print_table(console, table)
-    blocks = [block for group in facts["groups"] for block in group["blocks"].values()]
-    times_saved = sum(block["chunks"] for block in blocks)
+    blocks = [block for _, block in plan.blocks()]
+    times_saved = sum(len(block.chunks) for block in blocks)
     console.print(
-        f"{count_in_words(facts['lanes'], 'lane')} in {count_in_words(len(blocks), 'block')}, "
-        f"{count_in_words(facts['episodes'], 'episode')}, "
-        f"{count_in_words(facts['compilations'], 'compilation')}, "
+        f"{count_in_words(plan.lanes, 'lane')} in {count_in_words(len(blocks), 'block')}, "
+        f"{count_in_words(plan.episodes, 'episode')}, "
+        f"{count_in_words(len(plan.groups), 'compilation')}, "
         f"saved {count_in_words(times_saved, 'time')}; lanes at once and memory are of one device"
     )
     console.print(Text(cost_in_words(cost)), soft_wrap=True)
@@ -89,7 +89,7 @@ class ProgressView:
         """Show how far it is."""
         if not self._state:
             cost = cost_of(report.plan, self._devices)
-            print_plan(self._console, report.plan.facts(), cost)
+            print_plan(self._console, report.plan, cost)
             if self._console.is_terminal and not self._console.quiet:
                 self._begin_bars(report)
         for sentence in report.damage:

@@ -89,7 +89,7 @@ def sweep(
         plan = plan_of(asked, width=width, save_every=save_every)
         cost = cost_of(plan, devices)
         facts = plan.facts() | {"cost": cost.facts()}
-        print_json(facts) if as_json else print_plan(Console(), facts, cost)
+        print_json(facts) if as_json else print_plan(Console(), plan, cost)
         return
     import jax
 

@@ -2,7 +2,7 @@
 
 from pdgd_jax.results._cells import Cell, Results, as_dataset, cells_of
 from pdgd_jax.results._dataset import PROBABILITY, dataset_of, versions
-from pdgd_jax.results._describe import describe, process_name
+from pdgd_jax.results._describe import InstanceFacts, describe, process_name
 from pdgd_jax.results._evaluation import Certificate, Evaluation, comparators_of, evaluate
 from pdgd_jax.results._pairs import is_paired, paired_difference
 from pdgd_jax.results._quantities import QUANTITIES, last_tenth, quantity_of
@@ -34,6 +34,7 @@ __all__ = [
     "Curve",
     "Estimate",
     "Evaluation",
+    "InstanceFacts",
     "Quantity",
     "Results",
     "Row",

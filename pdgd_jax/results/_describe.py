@@ -1,5 +1,6 @@
 """What an instance is, in numbers."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -8,8 +9,65 @@ from pdgd_jax import oracle, theory
 from pdgd_jax.models import CMDP
 from pdgd_jax.processes import StochasticProcess, foresight
 
+__all__ = ["InstanceFacts", "describe", "process_name"]
 
-def describe(cmdp: CMDP, num_episodes: int) -> dict[str, Any]:
+
+@dataclasses.dataclass(frozen=True)
+class InstanceFacts:
+    """What an instance is, in plain numbers; None where something is not known.
+
+    Attributes:
+      layers: L.
+      sizes: states of each layer.
+      states: of all layers.
+      actions: of the state that has most.
+      constraints: m.
+      rewards_process: as in `Bernoulli (stochastic)`.
+      constraints_process: likewise.
+      feasible: whether some policy satisfies the constraints.
+      opt: the best value of a policy that does.
+      multipliers: optimal Lagrange multipliers.
+      unconstrained_opt: the best value of any policy.
+      unconstrained_violation: by how much such a policy violates each constraint per episode.
+      environment: `opt` and `unconstrained_opt` in the environment's own units, if it has any.
+      opt_is_of_one_draw: whether another run would be shown something else.
+      rho: the margin.
+      rho_exact: whether that is the margin itself, not a lower bound of it.
+      rho_reason: why it is not known, or not exact.
+      num_episodes: T.
+      required_rho: what the paper asks of rho at T.
+      condition_holds: whether rho is that large.
+      episodes_for_condition: the T from which it is.
+    """
+
+    layers: int
+    sizes: tuple[int, ...]
+    states: int
+    actions: int
+    constraints: int
+    rewards_process: str
+    constraints_process: str
+    feasible: bool
+    opt: float | None
+    multipliers: list[float] | None
+    unconstrained_opt: float
+    unconstrained_violation: list[float]
+    environment: dict[str, float | None] | None
+    opt_is_of_one_draw: bool
+    rho: float | None
+    rho_exact: bool
+    rho_reason: str
+    num_episodes: int
+    required_rho: float
+    condition_holds: bool | None
+    episodes_for_condition: float | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """By name, ready for JSON."""
+        return dataclasses.asdict(self)
+
+
+def describe(cmdp: CMDP, num_episodes: int) -> InstanceFacts:
     """An instance as `pdgd solve` shows it: sizes, optimum, margin, and what T asks for.
 
     Args:
@@ -17,12 +75,12 @@ def describe(cmdp: CMDP, num_episodes: int) -> dict[str, Any]:
       num_episodes: T, for adversarial averages and the paper's condition on rho.
 
     Returns:
-      Plain numbers by name, ready for JSON; None where something is not known.
+      Plain numbers; None where something is not known.
 
     Example:
       >>> from pdgd_jax import describe, make
       >>> facts = describe(make("two-phase", num_episodes=100), 100)
-      >>> facts["layers"], facts["constraints"], facts["feasible"]
+      >>> facts.layers, facts.constraints, facts.feasible
       (1, 1, True)
     """
     average = oracle.hindsight(cmdp, num_episodes)
@@ -37,29 +95,29 @@ def describe(cmdp: CMDP, num_episodes: int) -> dict[str, Any]:
         "opt": units.to_environment(best.value) if best.feasible else None,
         "unconstrained_opt": units.to_environment(free.value),
     }
-    return {
-        "layers": L,
-        "sizes": sizes,
-        "states": sum(sizes),
-        "actions": int(np.asarray(cmdp.layers.action_mask).sum(-1).max()),
-        "constraints": m,
-        "rewards_process": process_name(cmdp.rewards),
-        "constraints_process": process_name(cmdp.constraints),
-        "feasible": best.feasible,
-        "opt": best.value if best.feasible else None,
-        "multipliers": best.multipliers.tolist() if best.feasible else None,
-        "unconstrained_opt": free.value,
-        "unconstrained_violation": violation.tolist(),
-        "environment": environment,
-        "opt_is_of_one_draw": not _foreseen(cmdp),
-        "rho": rho,
-        "rho_exact": exact,
-        "rho_reason": reason,
-        "num_episodes": num_episodes,
-        "required_rho": theory.required_margin(L, m, num_episodes),
-        "condition_holds": _condition(rho, exact, L, m, num_episodes),
-        "episodes_for_condition": theory.episodes_for_margin(rho, L, m) if exact and rho else None,
-    }
+    return InstanceFacts(
+        layers=L,
+        sizes=tuple(sizes),
+        states=sum(sizes),
+        actions=int(np.asarray(cmdp.layers.action_mask).sum(-1).max()),
+        constraints=m,
+        rewards_process=process_name(cmdp.rewards),
+        constraints_process=process_name(cmdp.constraints),
+        feasible=best.feasible,
+        opt=best.value if best.feasible else None,
+        multipliers=best.multipliers.tolist() if best.feasible else None,
+        unconstrained_opt=free.value,
+        unconstrained_violation=violation.tolist(),
+        environment=environment,
+        opt_is_of_one_draw=not _foreseen(cmdp),
+        rho=rho,
+        rho_exact=exact,
+        rho_reason=reason,
+        num_episodes=num_episodes,
+        required_rho=theory.required_margin(L, m, num_episodes),
+        condition_holds=_condition(rho, exact, L, m, num_episodes),
+        episodes_for_condition=theory.episodes_for_margin(rho, L, m) if exact and rho else None,
+    )
 
 
 def _condition(

@@ -6,16 +6,19 @@ from pdgd_jax.sweeps._costs import Cost, cost_of_plan, cost_of_run, free_bytes
 from pdgd_jax.sweeps._executor import Interrupted, Report, sweep
 from pdgd_jax.sweeps._folder import StoreError, WriteError, open_results
 from pdgd_jax.sweeps._plan import Cell, Plan, plan_of
-from pdgd_jax.sweeps._status import sweep_status
+from pdgd_jax.sweeps._status import GroupStatus, ProcessStatus, SweepStatus, sweep_status
 
 __all__ = [
     "Cell",
     "Configuration",
     "Cost",
+    "GroupStatus",
     "Interrupted",
     "Plan",
+    "ProcessStatus",
     "Report",
     "StoreError",
+    "SweepStatus",
     "WriteError",
     "builtin_names",
     "cost_of_plan",

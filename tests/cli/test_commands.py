@@ -12,6 +12,7 @@ from rich.console import Console
 from pdgd_jax import (
     Configuration,
     dataset_of,
+    describe,
     evaluate,
     learners,
     make,
@@ -64,6 +65,13 @@ def test_solve_in_json(pdgd):
     assert facts["opt"] == pytest.approx(facts["unconstrained_opt"])
     assert facts["rho"] == pytest.approx(7)
     assert facts["condition_holds"] is False
+
+
+def test_solve_prints_what_describe_says(pdgd):
+    _, out, _ = pdgd("solve", "two-phase", "--episodes", "100", "--json")
+    facts = describe(make("two-phase", num_episodes=100), 100)
+    assert json.loads(out) == {"name": "two-phase", **json.loads(json.dumps(facts.as_dict()))}
+    assert (facts.layers, facts.num_episodes, facts.environment) == (1, 100, None)
 
 
 def test_an_infeasible_instance_says_so(pdgd):
@@ -129,7 +137,7 @@ def test_run_learns_and_says_so(pdgd, tmp_path):
     assert saved.violations.squeeze("constraint").squeeze().shape == (2, 10)
     assert saved.reward.squeeze().shape == saved.epoch.squeeze().shape == (2, 10)
     assert json.loads(saved.attrs["configuration"])["name"] == "pdgd-ops on two-phase"
-    assert sweep_status(out)["state"] == "finished"
+    assert sweep_status(out).state == "finished"
     code, text, _ = pdgd(*words, "--json")
     facts = json.loads(text)
     assert facts["episodes"] == 200

@@ -11,7 +11,15 @@ from rich.console import Console
 
 from pdgd_jax._internal.files import seal
 from pdgd_jax.cli.progress import ProgressView
-from pdgd_jax.sweeps import Configuration, Report, StoreError, open_results, plan_of, sweep
+from pdgd_jax.sweeps import (
+    Configuration,
+    Report,
+    StoreError,
+    open_results,
+    plan_of,
+    sweep,
+    sweep_status,
+)
 from tests.conftest import OF_TERMINALS
 
 TINY = """name = "tiny"
@@ -217,6 +225,10 @@ def test_status_reads_files_alone(tiny, call):
     call("sweep", "tiny.toml", *ALIKE)
     facts = json.loads(call("status", "tiny-sweep", "--json").out)
     assert (facts["state"], facts["episodes_done"], facts["lanes"]) == ("finished", 240, 6)
+    found = sweep_status("tiny-sweep")
+    facts["seconds_since_saved"] = found.seconds_since_saved  # it grows
+    assert facts == found.as_dict()
+    assert [group.episodes_done for group in found.groups] == [240]
     assert "240 of 240 episodes" in call("status", "tiny-sweep").out
     (tiny / "tiny-sweep" / "blocks" / "g0-b0001" / "chunk-00003.json").unlink()
     facts = json.loads(call("status", "tiny-sweep", "--json").out)
