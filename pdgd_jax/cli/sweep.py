@@ -1,6 +1,8 @@
 """`pdgd sweep`."""
 
+import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +18,7 @@ from pdgd_jax.cli.progress import ProgressView, cost_of, print_plan
 from pdgd_jax.cli.signals import finish_first
 from pdgd_jax.results import QUANTITIES, Estimate
 from pdgd_jax.simulation import local_devices, use_cores
-from pdgd_jax.sweeps import Plan, join, leave, plan_of, read_configuration
+from pdgd_jax.sweeps import Cluster, Configuration, Plan, join, plan_of, read_configuration
 
 if TYPE_CHECKING:
     import xarray
@@ -79,57 +81,28 @@ def sweep(
         asked = asked.with_streams(streams)
     if devices is not None:
         use_cores(devices)
-    several = (coordinator, num_processes, process_id)
-    if distributed or any(given is not None for given in several):
+    cluster = None
+    if distributed or any(x is not None for x in (coordinator, num_processes, process_id)):
         say = Console(stderr=True, quiet=as_json, soft_wrap=True).print
-        join(coordinator, num_processes, process_id, say)
+        cluster = _joined(coordinator, num_processes, process_id, say)
     if devices is not None:
         local_devices(devices)
+    cut = {"width": width, "save_every": save_every}
     if dry_run:
-        plan = plan_of(asked, width=width, save_every=save_every)
+        plan = plan_of(asked, **cut)
         cost = cost_of(plan, devices)
         facts = plan.facts() | {"cost": cost.facts()}
         print_json(facts) if as_json else print_plan(Console(), plan, cost)
         return
-    import jax
-
-    from pdgd_jax.sweeps import Interrupted, sweep
-
     out = out or Path(f"{Path(configuration).stem}-sweep")
-    leads = jax.process_index() == 0
+    leads = cluster is None or cluster.process == 0
     console = Console(stderr=True, quiet=as_json or not leads)
-    shown = ProgressView(console, devices=devices)
     begin = time.perf_counter()
-    plans: list[Plan] = []
-
-    def on_progress(report: "Report") -> None:
-        plans[:] = [report.plan]
-        if report.state != "planned":  # all have opened the folder, and need each other no longer
-            leave()
-        shown(report)
-
-    try:
-        with finish_first(console) as should_stop, shown:
-            data = sweep(
-                asked,
-                out=out,
-                devices=devices,
-                width=width,
-                save_every=save_every,
-                on_progress=on_progress,
-                should_stop=should_stop,
-            )
-    except Interrupted:
-        Console(stderr=True).print(
-            Text(f"stopped; everything is saved in {out}: run the same command again to go on."),
-            soft_wrap=True,
-        )
-        raise typer.Exit(130) from None
-    if not leads:
-        return
-    facts = _facts(data, plans[0], out, time.perf_counter() - begin)
-    print_json(facts) if as_json else _print_results(Console(), facts)
-    warn_unconverged(Console(stderr=True), facts["unconverged"], facts["residual"])
+    data, plan = _played(console, asked, out=out, devices=devices, cluster=cluster, **cut)
+    if leads:
+        facts = _facts(data, plan, out, time.perf_counter() - begin)
+        print_json(facts) if as_json else _print_results(Console(), facts)
+        warn_unconverged(Console(stderr=True), facts["unconverged"], facts["residual"])
 
 
 COMMAND = Command(
@@ -141,6 +114,54 @@ COMMAND = Command(
         "pdgd sweep my.toml --coordinator host0:1234 --num-processes 4 --process-id 2",
     ),
 )
+
+
+def _joined(
+    coordinator: str | None,
+    num_processes: int | None,
+    process_id: int | None,
+    say: Callable[[str], None],
+) -> Cluster:
+    """`join`, whose errors then speak of options."""
+    try:
+        return join(coordinator, num_processes, process_id, say)
+    except ValueError as error:
+        sentence = str(error)
+        for name in ("coordinator", "num_processes", "process_id"):
+            sentence = re.sub(rf"\b{name}\b", f"--{name.replace('_', '-')}", sentence)
+        raise ValueError(sentence) from error
+
+
+def _played(
+    console: Console, asked: Configuration, *, out: Path, devices: int | None, **settings: Any
+) -> tuple["xarray.Dataset", Plan]:
+    """Play a sweep while its progress is shown; Ctrl-C finishes the chunk, and ends with 130."""
+    from pdgd_jax.sweeps import Interrupted, sweep
+
+    plans: list[Plan] = []
+    shown = ProgressView(console, devices=devices)
+
+    def on_progress(report: "Report") -> None:
+        plans[:] = [report.plan]
+        shown(report)
+
+    try:
+        with finish_first(console) as should_stop, shown:
+            data = sweep(
+                asked,
+                out=out,
+                devices=devices,
+                on_progress=on_progress,
+                should_stop=should_stop,
+                **settings,
+            )
+    except Interrupted:
+        Console(stderr=True).print(
+            Text(f"stopped; everything is saved in {out}: run the same command again to go on."),
+            soft_wrap=True,
+        )
+        raise typer.Exit(130) from None
+    return data, plans[0]
 
 
 _ENDS = ("regret", "violation")

@@ -1,6 +1,6 @@
 """Instances, learners, settings and seeds crossed: planned, played, saved, resumed."""
 
-from pdgd_jax.sweeps._cluster import join, leave
+from pdgd_jax.sweeps._cluster import Cluster, join
 from pdgd_jax.sweeps._configuration import Configuration, builtin_names, read_configuration
 from pdgd_jax.sweeps._costs import Cost, cost_of_plan, cost_of_run, free_bytes
 from pdgd_jax.sweeps._executor import Interrupted, Report, sweep
@@ -10,6 +10,7 @@ from pdgd_jax.sweeps._status import GroupStatus, ProcessStatus, SweepStatus, swe
 
 __all__ = [
     "Cell",
+    "Cluster",
     "Configuration",
     "Cost",
     "GroupStatus",
@@ -25,7 +26,6 @@ __all__ = [
     "cost_of_run",
     "free_bytes",
     "join",
-    "leave",
     "open_results",
     "plan_of",
     "read_configuration",

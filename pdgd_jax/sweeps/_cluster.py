@@ -1,5 +1,6 @@
 """Several processes as one sweep."""
 
+import dataclasses
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +8,30 @@ from typing import Any
 import jax
 import numpy as np
 
-__all__ = ["agree", "join", "leave"]
+__all__ = ["Cluster", "agree", "join"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Cluster:
+    """Several processes that play one sweep together; made by `join`.
+
+    Attributes:
+      processes: how many there are.
+      process: which one this is, from 0.
+    """
+
+    processes: int
+    process: int
+
+    def leave(self) -> None:
+        """Go on alone, once all processes have asked to: then the death of one ends no other.
+
+        JAX would kill all others for it, without a word that a user understands, since they might
+        wait for each other's numbers; those of a sweep do not. On GPUs and TPUs that is left as it
+        is: their clients need the connection as long as they live.
+        """
+        if jax.default_backend() == "cpu":
+            jax.distributed.shutdown()
 
 
 def join(
@@ -15,7 +39,7 @@ def join(
     num_processes: int | None = None,
     process_id: int | None = None,
     say: Callable[[str], None] = print,
-) -> None:
+) -> Cluster:
     """Become one of several processes; must come before JAX computes anything.
 
     Args:
@@ -24,13 +48,16 @@ def join(
       process_id: from 0.
       say: is told what it waits for.
 
+    Returns:
+      The processes; give them to `sweep`.
+
     Raises:
       ValueError: if only some of the three are given, or they make no sense.
     """
     given = {
-        "--coordinator": coordinator,
-        "--num-processes": num_processes,
-        "--process-id": process_id,
+        "coordinator": coordinator,
+        "num_processes": num_processes,
+        "process_id": process_id,
     }
     missing = [name for name, value in given.items() if value is None]
     if 0 < len(missing) < 3:
@@ -40,13 +67,13 @@ def join(
     if num_processes is not None and process_id is not None:
         if not 0 <= process_id < num_processes:
             raise ValueError(
-                f"--process-id is from 0 to {num_processes - 1} if there are {num_processes} "
+                f"process_id is from 0 to {num_processes - 1} if there are {num_processes} "
                 f"processes; got {process_id}."
             )
         assert coordinator is not None
         host, _, port = coordinator.rpartition(":")
         if not host or not port.isdigit():
-            raise ValueError(f"--coordinator looks like host:1234; got {coordinator!r}.")
+            raise ValueError(f"coordinator looks like host:1234; got {coordinator!r}.")
         if process_id == 0:
             _check_free(int(port))
         say(f"waiting until all {num_processes} processes are here, five minutes at most")
@@ -56,9 +83,10 @@ def join(
         if coordinator is not None:
             raise
         raise ValueError(
-            "no cluster was found that says which process this is; give --coordinator, "
-            f"--num-processes and --process-id ({str(error).splitlines()[0]})"
+            "no cluster was found that says which process this is; give coordinator, "
+            f"num_processes and process_id ({str(error).splitlines()[0]})"
         ) from None
+    return Cluster(jax.process_count(), jax.process_index())
 
 
 def _check_free(port: int) -> None:
@@ -70,19 +98,8 @@ def _check_free(port: int) -> None:
     except (OSError, OverflowError) as error:  # in use; not allowed; above 65535
         reason = str(getattr(error, "strerror", error)).partition(" (")[0]
         raise ValueError(
-            f"process 0 cannot listen on port {port} ({reason}); choose another for --coordinator."
+            f"process 0 cannot listen on port {port} ({reason}); choose another for coordinator."
         ) from None
-
-
-def leave() -> None:
-    """Go on alone, once all processes have asked to; from then on the death of one ends no other.
-
-    JAX would kill all others for it, without a word that a user understands, since they might wait
-    for each other's numbers; those of a sweep do not. On GPUs and TPUs that is left as it is: their
-    clients need the connection as long as they live.
-    """
-    if jax.default_backend() == "cpu":
-        jax.distributed.shutdown()
 
 
 def agree(good: bool) -> bool:

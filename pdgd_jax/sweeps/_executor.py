@@ -28,6 +28,7 @@ from pdgd_jax.simulation import (
     stacked,
     wait,
 )
+from pdgd_jax.sweeps._cluster import Cluster
 from pdgd_jax.sweeps._collect import gather
 from pdgd_jax.sweeps._configuration import Configuration, read_configuration
 from pdgd_jax.sweeps._plan import Block, Group, Lane, Plan, plan_of
@@ -101,6 +102,7 @@ def sweep(
     save_every: int | None = None,
     on_progress: Callable[[Report], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
+    cluster: Cluster | None = None,
 ) -> "xarray.Dataset":
     r"""Cross instances, learners, settings and seeds, and play them all.
 
@@ -123,6 +125,8 @@ def sweep(
       save_every: after how many episodes a block is saved at the latest, see `plan_of`.
       on_progress: called with a `Report` before anything compiles, and after every chunk.
       should_stop: asked after every chunk; if it says so, `Interrupted` is raised.
+      cluster: the processes of `join`, which is left as soon as all have opened the folder: the
+        death of one then ends no other.
 
     Returns:
       A Dataset with the axes `instance, learner, rates, delta, confidence_scale, horizon, seed`,
@@ -159,6 +163,8 @@ def sweep(
             raise Interrupted
 
     with keeper_of(out, identity, plan.facts()) as keeper:
+        if cluster is not None:
+            cluster.leave()  # all have opened the folder, and need each other no longer
 
         def tell(report: Report) -> None:
             keeper.say(report.facts())
@@ -176,7 +182,8 @@ def sweep(
         if processes > 1:
             report.state = "waiting"
             tell(report)
-            for report.done in keeper.others(plan):
+            for done in keeper.others(plan):
+                report.done = done
                 tell(report)
                 stop_if_asked()
             if process > 0 and out is not None:

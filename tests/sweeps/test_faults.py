@@ -38,7 +38,7 @@ CHUNKS = 2 * 4 * 12  # groups, blocks of each, chunks of each
 IN_FRONT = """if True:
     import signal
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    from pdgd_jax.cli import main
+    from pdgd_jax.__main__ import main
     main()
 """
 PATIENCE = 600  # seconds, for one process on a machine that has other things to do
