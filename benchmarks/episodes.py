@@ -29,7 +29,7 @@ from pdgd_jax import ProjectionInfo, ProjectionResult, make, pdgd_ops, rollout, 
 from pdgd_jax.learners import Info
 from pdgd_jax.learners._visits import count, estimate
 from pdgd_jax.projection import Solver
-from pdgd_jax.simulation import Comparators, Program, What, stacked, start
+from pdgd_jax.simulation import BatchProgram, Comparators, LaneInputs, stacked, start
 from pdgd_jax.simulation._loop import advance
 from pdgd_jax.simulation._metrics import init as init_metrics
 from pdgd_jax.simulation._metrics import reference
@@ -81,8 +81,8 @@ class Ours:
         learner = learner_of(cmdp, solver)
 
         keys = jax.random.split(jax.random.key(core), lanes)
-        program = Program(jax.local_devices()[:1])
-        lane = What(cmdp, learner, Comparators.default(cmdp))
+        program = BatchProgram(jax.local_devices()[:1])
+        lane = LaneInputs(cmdp, learner, Comparators.default(cmdp))
         what = program.place(stacked([jax.tree.map(np.asarray, lane)] * lanes))
         carry = program.begin(program.place(keys), what)
         self.play = lambda carry, until: jax.block_until_ready(

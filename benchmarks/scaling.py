@@ -98,7 +98,13 @@ class Case:
         import jax
 
         from pdgd_jax import make, make_learner
-        from pdgd_jax.simulation import Comparators, Program, What, local_devices, stacked
+        from pdgd_jax.simulation import (
+            BatchProgram,
+            Comparators,
+            LaneInputs,
+            local_devices,
+            stacked,
+        )
         from pdgd_jax.sweeps._plan import width_of
 
         options = {key: options.get(key, value) for key, value in BASE.items()}
@@ -109,9 +115,11 @@ class Case:
         self.width = width or width_of(lanes, bytes_per_lane=1)
         self.lanes = lanes
         blocks = -(-lanes // self.width)
-        program = Program(local_devices(devices)[:blocks])
+        program = BatchProgram(local_devices(devices)[:blocks])
         at_once = program.blocks * self.width
-        lane = jax.tree.map(np.asarray, What(cmdp, player.as_pytree(), Comparators.default(cmdp)))
+        lane = jax.tree.map(
+            np.asarray, LaneInputs(cmdp, player.as_pytree(), Comparators.default(cmdp))
+        )
         what = program.place(stacked([lane] * at_once))
         self.rounds = -(-blocks // program.blocks)
         keys = jax.random.split(jax.random.key(0), self.rounds * at_once)

@@ -1,7 +1,6 @@
 """Progress of a sweep, in bars or lines."""
 
 import time
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
@@ -11,11 +10,7 @@ from pdgd_jax._internal.text import count_in_words, duration_in_words, size_in_w
 from pdgd_jax.cli.cost import cost_in_words
 from pdgd_jax.cli.output import plain_table, print_table
 from pdgd_jax.simulation import local_devices
-from pdgd_jax.sweeps import Cost, Plan, cost_of_plan
-
-if TYPE_CHECKING:
-    from pdgd_jax.sweeps import Report
-
+from pdgd_jax.sweeps import Cost, Plan, SweepProgress, SweepState, cost_of_plan
 
 # Showing
 
@@ -85,29 +80,29 @@ class ProgressView:
         if self._bars is not None:
             self._bars.stop()
 
-    def __call__(self, report: "Report") -> None:
+    def __call__(self, progress: SweepProgress) -> None:
         """Show how far it is."""
         if not self._state:
-            cost = cost_of(report.plan, self._devices)
-            print_plan(self._console, report.plan, cost)
+            cost = cost_of(progress.plan, self._devices)
+            print_plan(self._console, progress.plan, cost)
             if self._console.is_terminal and not self._console.quiet:
-                self._begin_bars(report)
-        for sentence in report.damage:
+                self._begin_bars(progress)
+        for sentence in progress.damage:
             if sentence not in self._told:
                 self._told.add(sentence)
                 again = Text(f"{sentence} It is played again.", style="yellow")
                 self._console.print(again, soft_wrap=True)
-        changed = f"{report.state} {report.group}" != self._state
-        self._state = f"{report.state} {report.group}"
+        changed = f"{progress.state} {progress.group}" != self._state
+        self._state = f"{progress.state} {progress.group}"
         if self._bars is not None:
-            self._move_bars(self._bars, report)
-        elif report.state != "planned":
+            self._move_bars(self._bars, progress)
+        elif progress.state != SweepState.PLANNED:
             now = time.monotonic()
             if changed or now >= self._last + self._pause:
                 self._last = now
-                self._console.print(_line(report), soft_wrap=True)
+                self._console.print(_line(progress), soft_wrap=True)
 
-    def _begin_bars(self, report: "Report") -> None:
+    def _begin_bars(self, progress: SweepProgress) -> None:
         self._bars = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -116,30 +111,36 @@ class ProgressView:
             console=self._console,
             transient=True,
         )
-        for group in report.plan.groups:
+        for group in progress.plan.groups:
             name = f"{group.name} {', '.join(group.learners)}"
             self._tasks[group.name] = self._bars.add_task(name, total=group.episodes, note="")
-        if len(report.plan.groups) > 1:
-            self._tasks[""] = self._bars.add_task("all", total=report.plan.episodes, note="")
+        if len(progress.plan.groups) > 1:
+            self._tasks[""] = self._bars.add_task("all", total=progress.plan.episodes, note="")
         self._bars.start()
 
-    def _move_bars(self, bars: Progress, report: "Report") -> None:
+    def _move_bars(self, bars: Progress, progress: SweepProgress) -> None:
         for name, task in self._tasks.items():
             if name:
-                note = report.state if report.group == name else ""
-                done = report.done[name]
+                note = progress.state if progress.group == name else ""
+                done = progress.done[name]
             if not name or len(self._tasks) == 1:
-                done = report.episodes
-                note = speed_in_words(done, report.plan.episodes, report.speed, report.seconds_left)
-                note = report.state if report.state == "compiling" else note
+                done = progress.episodes
+                note = speed_in_words(
+                    done, progress.plan.episodes, progress.speed, progress.seconds_left
+                )
+                note = progress.state if progress.state == SweepState.COMPILING else note
             bars.update(task, completed=done, note=note)
 
 
-def _line(report: "Report") -> str:
-    if report.state == "compiling":
-        return f"{report.group}: compiling"
-    if report.state in ("evaluating", "waiting"):
-        return "evaluating" if report.state == "evaluating" else "waiting for other processes"
-    total = report.plan.episodes
-    words = speed_in_words(report.episodes, total, report.speed, report.seconds_left)
-    return f"{100 * report.episodes / total:3.0f}%  {report.group}: {words}"
+def _line(progress: SweepProgress) -> str:
+    if progress.state == SweepState.COMPILING:
+        return f"{progress.group}: compiling"
+    if progress.state in (SweepState.EVALUATING, SweepState.WAITING):
+        return (
+            "evaluating"
+            if progress.state == SweepState.EVALUATING
+            else "waiting for other processes"
+        )
+    total = progress.plan.episodes
+    words = speed_in_words(progress.episodes, total, progress.speed, progress.seconds_left)
+    return f"{100 * progress.episodes / total:3.0f}%  {progress.group}: {words}"

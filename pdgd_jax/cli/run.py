@@ -32,7 +32,7 @@ from pdgd_jax.learners import make_learner
 from pdgd_jax.models import EpisodesWarning
 from pdgd_jax.results import process_name, summarise
 from pdgd_jax.simulation import use_cores
-from pdgd_jax.sweeps import Report, cost_of_run, sweep
+from pdgd_jax.sweeps import SweepProgress, SweepState, cost_of_run, sweep
 
 if TYPE_CHECKING:
     import xarray
@@ -183,14 +183,14 @@ def _played(
 ) -> tuple["xarray.Dataset", float]:
     """The results of a sweep of one cell, saved if asked for, and how long playing took."""
     T, seeds = configuration["settings"]["horizon"], configuration["seeds"]
-    reports: list[Report] = []
+    reports: list[SweepProgress] = []
     console = Console(stderr=True)
     with Progress(*_COLUMNS, console=console, transient=True, disable=quiet) as progress:
         task = progress.add_task("compiling", total=T * seeds, rate="")
 
-        def show(report: Report) -> None:
+        def show(report: SweepProgress) -> None:
             reports[:] = [report]
-            if report.state == "playing":
+            if report.state == SweepState.PLAYING:
                 progress.update(
                     task,
                     description=f"{configuration['name']}, {count_in_words(seeds, 'seed')}",

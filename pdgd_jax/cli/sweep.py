@@ -23,7 +23,7 @@ from pdgd_jax.sweeps import Cluster, Configuration, Plan, join, plan_of, read_co
 if TYPE_CHECKING:
     import xarray
 
-    from pdgd_jax.sweeps import Report
+    from pdgd_jax.sweeps import SweepProgress
 
 __all__ = ["COMMAND"]
 
@@ -87,9 +87,8 @@ def sweep(
         cluster = _joined(coordinator, num_processes, process_id, say)
     if devices is not None:
         local_devices(devices)
-    cut = {"width": width, "save_every": save_every}
     if dry_run:
-        plan = plan_of(asked, **cut)
+        plan = plan_of(asked, width=width, save_every=save_every)
         cost = cost_of(plan, devices)
         facts = plan.facts() | {"cost": cost.facts()}
         print_json(facts) if as_json else print_plan(Console(), plan, cost)
@@ -98,7 +97,15 @@ def sweep(
     leads = cluster is None or cluster.process == 0
     console = Console(stderr=True, quiet=as_json or not leads)
     begin = time.perf_counter()
-    data, plan = _played(console, asked, out=out, devices=devices, cluster=cluster, **cut)
+    data, plan = _played(
+        console,
+        asked,
+        out=out,
+        devices=devices,
+        cluster=cluster,
+        width=width,
+        save_every=save_every,
+    )
     if leads:
         facts = _facts(data, plan, out, time.perf_counter() - begin)
         print_json(facts) if as_json else _print_results(Console(), facts)
@@ -141,9 +148,9 @@ def _played(
     plans: list[Plan] = []
     shown = ProgressView(console, devices=devices)
 
-    def on_progress(report: "Report") -> None:
-        plans[:] = [report.plan]
-        shown(report)
+    def on_progress(progress: "SweepProgress") -> None:
+        plans[:] = [progress.plan]
+        shown(progress)
 
     try:
         with finish_first(console) as should_stop, shown:

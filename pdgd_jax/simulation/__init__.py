@@ -1,8 +1,8 @@
 """The interaction of learners with CMDPs: one scan over episodes, many lanes on every device."""
 
 from pdgd_jax.simulation._batch import (
-    Program,
-    What,
+    BatchProgram,
+    LaneInputs,
     as_arrays,
     from_arrays,
     run_seeds,
@@ -22,12 +22,12 @@ from pdgd_jax.simulation._loop import (
 from pdgd_jax.simulation._metrics import Comparators, Metrics, sums_of
 
 __all__ = [
+    "BatchProgram",
     "Carry",
     "Comparators",
     "History",
+    "LaneInputs",
     "Metrics",
-    "Program",
-    "What",
     "as_arrays",
     "check_run",
     "checkpoint_episodes",

@@ -32,8 +32,8 @@ from pdgd_jax.simulation._loop import (
 from pdgd_jax.simulation._metrics import Comparators, Metrics
 
 __all__ = [
-    "Program",
-    "What",
+    "BatchProgram",
+    "LaneInputs",
     "as_arrays",
     "from_arrays",
     "run_seeds",
@@ -44,7 +44,7 @@ __all__ = [
 _LANES = PartitionSpec("lanes")
 
 
-class What(NamedTuple):
+class LaneInputs(NamedTuple):
     """What a lane plays, and who plays."""
 
     cmdp: CMDP
@@ -52,12 +52,12 @@ class What(NamedTuple):
     comparators: Comparators
 
 
-def stacked(whats: Sequence[What]) -> What:
+def stacked(whats: Sequence[LaneInputs]) -> LaneInputs:
     """What several lanes play, with a leading axis; on the host."""
     return jax.tree.map(lambda *leaves: np.stack(leaves), *whats)
 
 
-class Program:
+class BatchProgram:
     """Plays as many blocks of lanes at once as there are devices.
 
     Compiled once for all blocks whose arrays have the same shapes, whatever their numbers.
@@ -76,13 +76,13 @@ class Program:
         """Arrays of all blocks, one after another along their first axis, on the devices."""
         return jax.device_put(tree, self._sharding)
 
-    def begin(self, keys: Key[Any, " lanes"], what: What) -> Carry:
+    def begin(self, keys: Key[Any, " lanes"], what: LaneInputs) -> Carry:
         """Runs before their first episode; everything was `place`d."""
         carry: Carry = self._begin(keys, what)
         return carry
 
     def play(
-        self, carry: Carry, what: What, stops: Int[np.ndarray, "blocks stops"]
+        self, carry: Carry, what: LaneInputs, stops: Int[np.ndarray, "blocks stops"]
     ) -> tuple[Carry, Metrics, Array]:
         """Play every block up to each of its stops.
 
@@ -124,18 +124,18 @@ def _programs(mesh: Mesh) -> tuple[Callable[..., Any], Callable[..., Any]]:
     )
 
 
-def _begin(keys: Array, what: What) -> Carry:
+def _begin(keys: Array, what: LaneInputs) -> Carry:
     return jax.vmap(lambda key, lane: start(key, *lane))(keys, what)
 
 
-def _play(carry: Carry, what: What, stops: Array) -> tuple[Carry, Metrics, Array]:
+def _play(carry: Carry, what: LaneInputs, stops: Array) -> tuple[Carry, Metrics, Array]:
     """The lanes of one device, up to each of its stops `[1, n]`."""
 
     def to_stop(carry: Carry, until: Array) -> tuple[Carry, Metrics]:
         # Lanes are always at the same episode: one counter for all, or the loop would select lanes.
         episode = carry.episode[0]
 
-        def lane(lane: Carry, what: What) -> Carry:
+        def lane(lane: Carry, what: LaneInputs) -> Carry:
             here = lane._replace(episode=episode)
             return advance(here, what.cmdp, what.learner, until, what.comparators)
 
@@ -219,11 +219,11 @@ def run_seeds(
     check_run(cmdp, learner, num_episodes)
     episodes = checkpoint_episodes(num_episodes, checkpoints)
     comparators = Comparators.default(cmdp) if comparators is None else comparators
-    one = What(cmdp, learner.as_pytree(), comparators)
+    one = LaneInputs(cmdp, learner.as_pytree(), comparators)
     devices = local_devices()
     devices = devices[: min(len(devices), len(keys))]
     count, width = len(keys), -(-len(keys) // len(devices))
-    program = Program(devices)
+    program = BatchProgram(devices)
     total = program.blocks * width
     padded = keys[np.minimum(np.arange(total), count - 1)]
     what = program.place(stacked([jax.tree.map(np.asarray, one)] * total))

@@ -3,9 +3,11 @@
 from pdgd_jax.sweeps._cluster import Cluster, join
 from pdgd_jax.sweeps._configuration import Configuration, builtin_names, read_configuration
 from pdgd_jax.sweeps._costs import Cost, cost_of_plan, cost_of_run, free_bytes
-from pdgd_jax.sweeps._executor import Interrupted, Report, sweep
+from pdgd_jax.sweeps._executor import Interrupted, sweep
 from pdgd_jax.sweeps._folder import StoreError, WriteError, open_results
+from pdgd_jax.sweeps._lanes import LaneBuilder
 from pdgd_jax.sweeps._plan import Cell, Plan, plan_of
+from pdgd_jax.sweeps._progress import SweepProgress, SweepState
 from pdgd_jax.sweeps._status import GroupStatus, ProcessStatus, SweepStatus, sweep_status
 
 __all__ = [
@@ -15,10 +17,12 @@ __all__ = [
     "Cost",
     "GroupStatus",
     "Interrupted",
+    "LaneBuilder",
     "Plan",
     "ProcessStatus",
-    "Report",
     "StoreError",
+    "SweepProgress",
+    "SweepState",
     "SweepStatus",
     "WriteError",
     "builtin_names",

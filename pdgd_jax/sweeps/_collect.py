@@ -16,7 +16,8 @@ from pdgd_jax.simulation import (
     stacked,
     start,
 )
-from pdgd_jax.sweeps._plan import DIMS, SETTINGS, Block, Group, Lane, Plan
+from pdgd_jax.sweeps._lanes import SETTINGS, LaneBuilder
+from pdgd_jax.sweeps._plan import DIMS, Block, Group, Lane, Plan
 
 if TYPE_CHECKING:
     import xarray
@@ -27,12 +28,16 @@ Arrays = dict[str, np.ndarray]
 
 
 def gather(
-    plan: Plan, rows: Callable[[Block], Arrays], policy: Callable[[Block], np.ndarray]
+    plan: Plan,
+    builder: LaneBuilder,
+    rows: Callable[[Block], Arrays],
+    policy: Callable[[Block], np.ndarray],
 ) -> "xarray.Dataset":
     """Evaluate all runs, and put them where they belong.
 
     Args:
       plan: what was played.
+      builder: what the lanes were built by.
       rows: the metrics of a block, `[checkpoints, lanes, ...]` by name.
       policy: the last policies of a block, `[lanes, L, S, A]`.
 
@@ -44,32 +49,38 @@ def gather(
         # Runs of one instance and horizon are evaluated together: they share linear programs.
         found: dict[tuple[int, int], list[tuple[Lane, History]]] = {}
         for block in group.blocks:
-            for lane, history in _histories(plan, group, block, rows(block), policy(block)):
+            for lane, history in _histories(
+                plan, builder, group, block, rows(block), policy(block)
+            ):
                 found.setdefault((lane.cell.instance, lane.cell.horizon), []).append(
                     (lane, history)
                 )
         for runs in found.values():
             lanes = [lane for lane, _ in runs]
             history = jax.tree.map(lambda *leaves: np.stack(leaves), *[run for _, run in runs])
-            cmdp = plan.cmdp_of(group, lanes[0].cell)
+            cell = lanes[0].cell
+            cmdp = builder.padded(cell.instance, cell.horizon, group.shape)
             full.put(lanes, dataset_of(history, evaluate(history, cmdp), dims=("lane",)))
     return full.dataset()
 
 
 def _histories(
-    plan: Plan, group: Group, block: Block, rows: Arrays, policy: Any
+    plan: Plan, builder: LaneBuilder, group: Group, block: Block, rows: Arrays, policy: Any
 ) -> list[tuple[Lane, History]]:
     episodes = checkpoint_episodes(block.horizon, plan.configuration.checkpoints)
-    whats = {cell: plan.what(group, cell) for cell in {lane.cell for lane in block.lanes}}
-    what = stacked([whats[lane.cell] for lane in block.lanes])
+    cells = {lane.cell for lane in block.lanes}
+    of = {cell: builder.inputs(cell, group.shape) for cell in cells}
+    inputs = stacked([of[lane.cell] for lane in block.lanes])
     one: Any = jax.eval_shape(
-        lambda w: start(jax.random.key(0), *w).metrics, whats[block.lanes[0].cell]
+        lambda lane: start(jax.random.key(0), *lane).metrics, of[block.lanes[0].cell]
     )
     size = (len(episodes), len(block.lanes))
     like = jax.tree.map(lambda x: jax.ShapeDtypeStruct((*size, *x.shape), x.dtype), one)
     metrics = jax.tree.map(lambda x: np.moveaxis(x, 0, 1), from_arrays(like, rows))
     ends: Any = np.broadcast_to(np.array(episodes, np.int32), size[::-1])
-    together = history_of(metrics, ends, policy[: len(block.lanes)], what.learner, what.comparators)
+    together = history_of(
+        metrics, ends, policy[: len(block.lanes)], inputs.learner, inputs.comparators
+    )
     return [
         (lane, jax.tree.map(lambda x, i=i: np.asarray(x)[i], together))
         for i, lane in enumerate(block.lanes)

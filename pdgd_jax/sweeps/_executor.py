@@ -1,10 +1,9 @@
 """Instances, learners, settings and seeds crossed, on every device, saved as it goes.
 
-`plan.py` decides what is played, `lanes.py` plays it, `keeping.py` keeps it and `gather.py` makes
-one Dataset of it; here is the order in which that happens.
+`_plan` decides what is played, `_lanes` builds it, `_storage` keeps it and `_collect` makes one
+Dataset of it; here is the order in which that happens.
 """
 
-import dataclasses
 import functools
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,10 +16,10 @@ import numpy as np
 
 from pdgd_jax.results import versions
 from pdgd_jax.simulation import (
+    BatchProgram,
     Carry,
+    LaneInputs,
     Metrics,
-    Program,
-    What,
     as_arrays,
     checkpoint_episodes,
     from_arrays,
@@ -31,66 +30,22 @@ from pdgd_jax.simulation import (
 from pdgd_jax.sweeps._cluster import Cluster
 from pdgd_jax.sweeps._collect import gather
 from pdgd_jax.sweeps._configuration import Configuration, read_configuration
+from pdgd_jax.sweeps._lanes import LaneBuilder
 from pdgd_jax.sweeps._plan import Block, Group, Lane, Plan, plan_of
-from pdgd_jax.sweeps._storage import Keeper, Slot, blocks_of, keeper_of
+from pdgd_jax.sweeps._progress import SweepProgress, SweepState
+from pdgd_jax.sweeps._storage import ChunkStore, Slot, blocks_of, chunk_store
 from pdgd_jax.sweeps._streams import keys_of
 
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["Interrupted", "Report", "identity_of", "sweep"]
+__all__ = ["Interrupted", "identity_of", "sweep"]
 
 Arrays = dict[str, np.ndarray]
 
 
 class Interrupted(Exception):  # noqa: N818, no error, as KeyboardInterrupt is none
     """The sweep was asked to stop, and did, after saving what was played."""
-
-
-@dataclasses.dataclass
-class Report:
-    """How far a sweep is; shown again whenever something has changed.
-
-    Attributes:
-      plan: what is played.
-      state: "planned", "compiling", "playing", "waiting" for other processes or "evaluating".
-      group: which group is compiled or played.
-      done: finished episodes of each group, those of an earlier process included.
-      played: those of this process alone.
-      seconds: that this process spent playing them, compiling left out.
-      unconverged: projections that did not converge, of each block.
-      damage: what was found damaged and is played again, one sentence each.
-    """
-
-    plan: Plan
-    state: str = "planned"
-    group: str = ""
-    done: dict[str, int] = dataclasses.field(default_factory=dict)
-    played: int = 0
-    seconds: float = 0.0
-    unconverged: dict[str, int] = dataclasses.field(default_factory=dict)
-    damage: list[str] = dataclasses.field(default_factory=list)
-
-    @property
-    def episodes(self) -> int:
-        """Finished ones of all groups."""
-        return sum(self.done.values())
-
-    @property
-    def speed(self) -> float:
-        """Episodes per second."""
-        return self.played / self.seconds if self.seconds else 0.0
-
-    @property
-    def seconds_left(self) -> float:
-        """Until everything is played, at the speed so far; compiling left out."""
-        left = self.plan.episodes - self.episodes
-        return left / self.speed if self.speed else float("nan")
-
-    def facts(self) -> dict[str, Any]:
-        """What `pdgd status` cannot see in the files that were saved."""
-        keep = ("state", "group", "played", "seconds")
-        return {name: getattr(self, name) for name in keep}
 
 
 def sweep(
@@ -100,7 +55,7 @@ def sweep(
     devices: int | None = None,
     width: int | None = None,
     save_every: int | None = None,
-    on_progress: Callable[[Report], None] | None = None,
+    on_progress: Callable[[SweepProgress], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
     cluster: Cluster | None = None,
 ) -> "xarray.Dataset":
@@ -123,7 +78,7 @@ def sweep(
       devices: how many of this process; all by default.
       width: how many lanes a device plays at once, see `plan_of`.
       save_every: after how many episodes a block is saved at the latest, see `plan_of`.
-      on_progress: called with a `Report` before anything compiles, and after every chunk.
+      on_progress: called with a `SweepProgress` before anything compiles, and after every chunk.
       should_stop: asked after every chunk; if it says so, `Interrupted` is raised.
       cluster: the processes of `join`, which is left as soon as all have opened the folder: the
         death of one then ends no other.
@@ -152,45 +107,46 @@ def sweep(
 
     asked = _configuration(configuration)
     used = local_devices(devices)
-    plan = plan_of(asked, width=width, save_every=save_every)
-    report = Report(plan, done={group.name: 0 for group in plan.groups})
-    show = on_progress or (lambda report: None)
-    show(report)
+    builder = LaneBuilder(asked)
+    plan = plan_of(asked, width=width, save_every=save_every, builder=builder)
+    progress = SweepProgress(plan, done={group.name: 0 for group in plan.groups})
+    show = on_progress or (lambda progress: None)
+    show(progress)
     identity = identity_of(asked, width, save_every)
 
     def stop_if_asked() -> None:
         if should_stop is not None and should_stop():
             raise Interrupted
 
-    with keeper_of(out, identity, plan.facts()) as keeper:
+    with chunk_store(out, identity, plan.facts()) as store:
         if cluster is not None:
             cluster.leave()  # all have opened the folder, and need each other no longer
 
-        def tell(report: Report) -> None:
-            keeper.say(report.facts())
-            show(report)
+        def tell(progress: SweepProgress) -> None:
+            store.say(progress.facts())
+            show(progress)
 
-        if (finished := keeper.results()) is not None:
-            report.done = {group.name: group.episodes for group in plan.groups}
-            tell(report)
+        if (finished := store.results()) is not None:
+            progress.done = {group.name: group.episodes for group in plan.groups}
+            tell(progress)
             return finished
         process, processes = jax.process_index(), jax.process_count()
         for group in plan.groups:
             mine = blocks_of(group, process)
-            for _ in _Player(plan, group, used, keeper, report, tell).play(mine):
+            for _ in _Player(plan, builder, group, used, store, progress, tell).play(mine):
                 stop_if_asked()
         if processes > 1:
-            report.state = "waiting"
-            tell(report)
-            for done in keeper.others(plan):
-                report.done = done
-                tell(report)
+            progress.state = SweepState.WAITING
+            tell(progress)
+            for done in store.others(plan):
+                progress.done = done
+                tell(progress)
                 stop_if_asked()
             if process > 0 and out is not None:
                 return open_results(out)
-        report.state = "evaluating"
-        tell(report)
-        return keeper.keep_results(gather(plan, keeper.rows, keeper.policy))
+        progress.state = SweepState.EVALUATING
+        tell(progress)
+        return store.keep_results(gather(plan, builder, store.rows, store.policy))
 
 
 def _configuration(given: Any) -> Configuration:
@@ -224,50 +180,51 @@ class _Player:
     def __init__(
         self,
         plan: Plan,
+        builder: LaneBuilder,
         group: Group,
         devices: list[jax.Device],
-        keeper: Keeper,
-        report: Report,
-        tell: Callable[[Report], None],
+        store: ChunkStore,
+        progress: SweepProgress,
+        tell: Callable[[SweepProgress], None],
     ) -> None:
-        self.plan, self.group, self.devices = plan, group, devices
-        self.keeper, self.report, self.tell = keeper, report, tell
+        self.plan, self.builder, self.group, self.devices = plan, builder, group, devices
+        self.store, self.progress, self.tell = store, progress, tell
         self.keys = functools.cache(
             lambda cell: np.asarray(jax.random.key_data(keys_of(plan.configuration, cell)))
         )
 
     def play(self, blocks: tuple[Block, ...]) -> Iterator[None]:
         """Play what is left of these blocks; yields after every chunk."""
-        slots = [self.keeper.slot(block) for block in blocks]
+        slots = [self.store.slot(block) for block in blocks]
         for slot in slots:
-            self.report.done[self.group.name] += slot.episode * len(slot.block.lanes)
-        self.report.damage = self.keeper.damage
+            self.progress.done[self.group.name] += slot.episode * len(slot.block.lanes)
+        self.progress.damage = self.store.damage
         slots = [slot for slot in slots if slot.ends]
         if not slots:
             return
-        program = Program(self.devices[: len(slots)])
+        program = BatchProgram(self.devices[: len(slots)])
         for first in range(0, len(slots), program.blocks):
             yield from self._play_together(program, slots[first : first + program.blocks])
 
-    def _play_together(self, program: Program, slots: list[Slot]) -> Iterator[None]:
-        group, report = self.group, self.report
-        first_of_group = report.group != group.name
+    def _play_together(self, program: BatchProgram, slots: list[Slot]) -> Iterator[None]:
+        group, progress = self.group, self.progress
+        first_of_group = progress.group != group.name
         if first_of_group:
-            self._say("compiling")
+            self._say(SweepState.COMPILING)
         # A device for which no block is left has a copy, and plays nothing.
         filled = [*slots, *[slots[-1]] * (program.blocks - len(slots))]
-        what, carry = self._begin(program, filled)
+        inputs, carry = self._begin(program, filled)
 
         def play(ends: list[tuple[int, ...]]) -> tuple[Carry, Metrics, Any]:
             stops = [end or (slot.episode,) for end, slot in zip(ends, filled, strict=True)]
             padded = [stop + stop[-1:] * (group.stops - len(stop)) for stop in stops]
-            played = program.play(carry, what, np.array(padded))
+            played = program.play(carry, inputs, np.array(padded))
             wait(played)
             return played
 
         if first_of_group:
             play([()] * len(filled))  # compiles, and plays nothing
-            self._say("playing")
+            self._say(SweepState.PLAYING)
             self.since = time.perf_counter()
         while any(ends := [slot.ends for slot in filled[: len(slots)]]):
             carry, rows, policy = play(ends + [()] * (len(filled) - len(slots)))
@@ -283,42 +240,43 @@ class _Player:
                     )
                     filled[index] = filled[index]._replace(chunk=filled[index].chunk + 1)
             now = time.perf_counter()
-            report.seconds, self.since = report.seconds + now - self.since, now
-            self.tell(report)
+            progress.seconds, self.since = progress.seconds + now - self.since, now
+            self.tell(progress)
             yield
 
-    def _say(self, state: str) -> None:
-        self.report.state, self.report.group = state, self.group.name
-        self.tell(self.report)
+    def _say(self, state: SweepState) -> None:
+        self.progress.state, self.progress.group = state, self.group.name
+        self.tell(self.progress)
 
-    def _begin(self, program: Program, slots: list[Slot]) -> tuple[What, Carry]:
+    def _begin(self, program: BatchProgram, slots: list[Slot]) -> tuple[LaneInputs, Carry]:
         """What the blocks play, and where they are: at their beginning, or as they were kept."""
         width = self.group.width
         lanes: list[Lane] = []
         for slot in slots:  # filled up with copies of the last lane
             mine = slot.block.lanes
             lanes += [*mine, *[mine[-1]] * (width - len(mine))]
-        whats = {cell: self.plan.what(self.group, cell) for cell in {lane.cell for lane in lanes}}
-        what = program.place(stacked([whats[lane.cell] for lane in lanes]))
+        cells = {lane.cell for lane in lanes}
+        of = {cell: self.builder.inputs(cell, self.group.shape) for cell in cells}
+        inputs = program.place(stacked([of[lane.cell] for lane in lanes]))
         keys = np.stack([self.keys(lane.cell)[lane.seed] for lane in lanes])
         placed = program.place(jax.random.wrap_key_data(jnp.asarray(keys)))
-        carry = program.begin(placed, what)
+        carry = program.begin(placed, inputs)
         if all(slot.carry is None for slot in slots):
-            return what, carry
+            return inputs, carry
         arrays = {name: array.copy() for name, array in as_arrays(carry).items()}
         for index, slot in enumerate(slots):
             here = slice(index * width, (index + 1) * width)
             for name in arrays if slot.carry else ():
                 arrays[name][here] = (slot.carry or {})[name]
             assert (arrays["episode"][here] == slot.episode).all(), slot.block.name
-        return what, program.place(from_arrays(carry, arrays))
+        return inputs, program.place(from_arrays(carry, arrays))
 
     def _keep(self, slot: Slot, carry: Arrays, rows: Arrays) -> None:
         """Keep the chunk that a block has just played."""
         name, end, count = slot.block.name, slot.ends, len(slot.block.lanes)
         looked = _is_checkpoint(self.plan, slot.block, end)
         unconverged = int(carry["metrics.unconverged"][:count].sum())
-        self.keeper.save_chunk(
+        self.store.save_chunk(
             name,
             slot.chunk,
             carry,
@@ -326,9 +284,9 @@ class _Player:
             {"episode": end[-1], "unconverged": unconverged},
         )
         episodes = (end[-1] - slot.episode) * count
-        self.report.done[self.group.name] += episodes
-        self.report.played += episodes
-        self.report.unconverged[name] = unconverged
+        self.progress.done[self.group.name] += episodes
+        self.progress.played += episodes
+        self.progress.unconverged[name] = unconverged
 
 
 def _is_checkpoint(plan: Plan, block: Block, ends: tuple[int, ...]) -> np.ndarray:

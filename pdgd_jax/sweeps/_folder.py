@@ -541,8 +541,13 @@ def _forget(file: Path) -> None:
 
 
 def _take_lock(path: Path, member: int = 0) -> int:
-    import fcntl  # not on Windows, where the rest of the package is still of use
-
+    try:
+        import fcntl
+    except ImportError:
+        raise StoreError(
+            f"a sweep locks its folder as only Linux and macOS can: {path} cannot be written here; "
+            "play there, or without a folder (`sweep` in Python)."
+        ) from None
     with writing(path):
         lock = os.open(path / _lock_name(member), os.O_RDWR | os.O_CREAT, 0o644)
     try:
@@ -574,8 +579,10 @@ def _take_lock(path: Path, member: int = 0) -> int:
 
 
 def _is_locked(file: Path) -> bool:
-    import fcntl
-
+    try:
+        import fcntl
+    except ImportError:  # on Windows, where folders can be read, but nobody writes one
+        return False
     try:
         lock = os.open(file, os.O_RDONLY)
     except FileNotFoundError:

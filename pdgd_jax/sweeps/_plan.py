@@ -17,19 +17,16 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 
-from pdgd_jax.instances import depends_on_episodes
-from pdgd_jax.learners import Learner, make_learner, settings_of
+from pdgd_jax.learners import settings_of
 from pdgd_jax.models import CMDP
-from pdgd_jax.results import comparators_of
-from pdgd_jax.simulation import Comparators, What, check_run, checkpoint_episodes, start
+from pdgd_jax.simulation import checkpoint_episodes, start
 from pdgd_jax.sweeps._configuration import Configuration
 from pdgd_jax.sweeps._costs import bytes_of, compile_seconds, episode_seconds, lane_bytes
+from pdgd_jax.sweeps._lanes import SETTINGS, LaneBuilder
 
 __all__ = [
     "DIMS",
-    "SETTINGS",
     "Block",
     "Cell",
     "Group",
@@ -42,7 +39,6 @@ __all__ = [
 
 # The leading axes of the results; all but the last make a cell.
 DIMS = ("instance", "learner", "rates", "delta", "confidence_scale", "horizon", "seed")
-SETTINGS = ("rates", "delta", "confidence_scale")
 
 # How often to save.
 _SAVE_SECONDS = 5.0
@@ -164,18 +160,17 @@ class Group:
         }
 
 
+@dataclasses.dataclass(frozen=True)
 class Plan:
-    """The groups of a sweep, and what their lanes play.
+    """The groups of a sweep.
 
     Attributes:
       configuration: what was asked.
       groups: one compilation each.
     """
 
-    def __init__(self, configuration: Configuration, groups: tuple[Group, ...], shop: "_Shop"):
-        self.configuration = configuration
-        self.groups = groups
-        self._shop = shop
+    configuration: Configuration
+    groups: tuple[Group, ...]
 
     @property
     def lanes(self) -> int:
@@ -191,14 +186,6 @@ class Plan:
         """All blocks, with their groups."""
         return ((group, block) for group in self.groups for block in group.blocks)
 
-    def cmdp_of(self, group: Group, cell: Cell) -> CMDP:
-        """What a cell plays, padded as the group has it."""
-        return self._shop.padded(cell.instance, cell.horizon, group.shape)
-
-    def what(self, group: Group, cell: Cell) -> What:
-        """What a lane of this cell plays; leaves are NumPy arrays, alike for the whole group."""
-        return self._shop.what(cell, group.shape)
-
     def facts(self) -> dict[str, Any]:
         """For people, and for JSON."""
         return {
@@ -209,77 +196,12 @@ class Plan:
         }
 
 
-class _Shop:
-    """Builds what cells play, once each."""
-
-    def __init__(self, configuration: Configuration) -> None:
-        self.configuration = configuration
-        self._cmdps: dict[Any, CMDP] = {}
-        self._padded: dict[Any, CMDP] = {}
-        self._comparators: dict[Any, Comparators] = {}
-        self._players: dict[Any, Any] = {}
-
-    def cmdp(self, instance: int, horizon: int) -> CMDP:
-        entry, T = self.configuration.instances[instance], self.configuration.horizon[horizon]
-        open_ended = depends_on_episodes(entry.make) and "num_episodes" not in entry.options
-        address = (instance, horizon if open_ended else None)
-        if address not in self._cmdps:
-            self._cmdps[address] = entry.build(T)
-        cmdp = self._cmdps[address]
-        cmdp.check_episodes(T)
-        try:
-            cmdp.check_lasts(T)
-        except ValueError as error:
-            raise ValueError(f"instance {entry.label!r}, horizon {T}: {error}") from error
-        return cmdp
-
-    def padded(self, instance: int, horizon: int, shape: tuple[int, int, int]) -> CMDP:
-        address = (instance, horizon, shape)
-        if address not in self._padded:
-            # Also where nothing is to pad: an unrolled MDP becomes a plain one, like the others.
-            self._padded[address] = self.cmdp(instance, horizon).pad_to(shape)
-        return self._padded[address]
-
-    def comparators(self, instance: int, horizon: int) -> Comparators:
-        address = (instance, horizon)
-        if address not in self._comparators:
-            cmdp, T = self.cmdp(*address), self.configuration.horizon[horizon]
-            self._comparators[address] = comparators_of(cmdp, T)
-        return self._comparators[address]
-
-    def learner(self, cell: Cell, cmdp: CMDP) -> Learner:
-        asked = self.configuration
-        T = asked.horizon[cell.horizon]
-        name, label = asked.learners[cell.learner], asked.instances[cell.instance].label
-        settings = {name: getattr(asked, name)[getattr(cell, name)] for name in SETTINGS}
-        try:
-            learner = make_learner(name, cmdp, T, solver=asked.solver, **settings)
-            check_run(cmdp, learner, T)
-        except ValueError as error:
-            raise ValueError(f"learner {name!r} on instance {label!r}: {error}") from error
-        return learner.as_pytree()
-
-    def kind_of_player(self, cell: Cell, cmdp: CMDP) -> Any:
-        """The kind of the learner, and how many occupancies it is compared with."""
-        address = (cell.instance, cell.learner, cell.horizon)
-        if address not in self._players:
-            comparators = self.comparators(cell.instance, cell.horizon)
-            kind = jax.tree.structure(self.learner(cell, cmdp)), len(comparators.occupancies)
-            self._players[address] = kind
-        return self._players[address]
-
-    def what(self, cell: Cell, shape: tuple[int, int, int]) -> What:
-        cmdp = self.padded(cell.instance, cell.horizon, shape)
-        comparators = self.comparators(cell.instance, cell.horizon)
-        old = comparators.occupancies.shape[1:]
-        grow = [(0, b - a) for a, b in zip(old, (*shape, shape[1]), strict=True)]
-        occupancies: Any = np.pad(np.asarray(comparators.occupancies), [(0, 0), *grow])
-        comparators = Comparators(occupancies, comparators.multipliers)
-        return jax.tree.map(np.asarray, What(cmdp, self.learner(cell, cmdp), comparators))
-
-
 def plan_of(
-    configuration: Configuration, *, width: int | None = None, save_every: int | None = None
+    configuration: Configuration,
+    *,
+    width: int | None = None,
+    save_every: int | None = None,
+    builder: LaneBuilder | None = None,
 ) -> Plan:
     """Decide how a sweep is played.
 
@@ -289,21 +211,22 @@ def plan_of(
         and less if a block would take more than a gibibyte.
       save_every: after how many episodes a block is saved at the latest; by default about as many
         as take five seconds.
+      builder: builds what is planned; one that will be used again has it then.
 
     Raises:
       ValueError: if an instance or a learner cannot be built, or a table is too short.
     """
-    shop = _Shop(configuration)
+    builder = LaneBuilder(configuration) if builder is None else builder
     kinds: dict[Any, dict[tuple[int, int, int], list[Cell]]] = {}
     for cell in _cells(configuration):
-        cmdp = shop.cmdp(cell.instance, cell.horizon)
-        kind = (_kind_of(cmdp), shop.kind_of_player(cell, cmdp))
+        cmdp = builder.cmdp(cell.instance, cell.horizon)
+        kind = (_kind_of(cmdp), builder.kind_of_player(cell, cmdp))
         kinds.setdefault(kind, {}).setdefault(cmdp.layers.shape, []).append(cell)
     groups: list[Group] = []
     for by_shape in kinds.values():
         for shape, cells in _together(configuration, by_shape).items():
-            groups.append(_group(shop, f"g{len(groups)}", shape, cells, width, save_every))
-    return Plan(configuration, tuple(groups), shop)
+            groups.append(_group(builder, f"g{len(groups)}", shape, cells, width, save_every))
+    return Plan(configuration, tuple(groups))
 
 
 def _cells(configuration: Configuration) -> Iterator[Cell]:
@@ -365,20 +288,20 @@ def _together(
 
 
 def _group(
-    shop: _Shop,
+    builder: LaneBuilder,
     name: str,
     shape: tuple[int, int, int],
     cells: list[Cell],
     width: int | None,
     save_every: int | None,
 ) -> Group:
-    asked = shop.configuration
+    asked = builder.configuration
     by_horizon: dict[int, list[Cell]] = {}
     for cell in cells:
         by_horizon.setdefault(cell.horizon, []).append(cell)
-    what = shop.what(cells[0], shape)
-    first: Any = jax.eval_shape(lambda w: start(jax.random.key(0), *w), what)
-    lane, row = lane_bytes(bytes_of(first), bytes_of(what)), bytes_of(first.metrics)
+    inputs = builder.inputs(cells[0], shape)
+    first: Any = jax.eval_shape(lambda lane: start(jax.random.key(0), *lane), inputs)
+    lane, row = lane_bytes(bytes_of(first), bytes_of(inputs)), bytes_of(first.metrics)
     most = max(map(len, by_horizon.values())) * asked.seeds
     if width is None:
         width = width_of(most, lane)
@@ -398,8 +321,8 @@ def _group(
     return Group(
         name=name,
         shape=shape,
-        num_constraints=what.cmdp.num_constraints,
-        processes=(type(what.cmdp.rewards).__name__, type(what.cmdp.constraints).__name__),
+        num_constraints=inputs.cmdp.num_constraints,
+        processes=(type(inputs.cmdp.rewards).__name__, type(inputs.cmdp.constraints).__name__),
         instances=tuple(dict.fromkeys(asked.instances[cell.instance].label for cell in cells)),
         learners=tuple(dict.fromkeys(asked.learners[cell.learner] for cell in cells)),
         width=width,

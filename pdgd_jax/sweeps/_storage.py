@@ -4,7 +4,7 @@ import contextlib
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -17,7 +17,15 @@ if TYPE_CHECKING:
 
     from pdgd_jax.sweeps._folder import Store
 
-__all__ = ["Folder", "Keeper", "LeftAloneError", "Slot", "blocks_of", "keeper_of"]
+__all__ = [
+    "ChunkStore",
+    "FolderStore",
+    "LeftAloneError",
+    "MemoryStore",
+    "Slot",
+    "blocks_of",
+    "chunk_store",
+]
 
 Arrays = dict[str, np.ndarray]
 
@@ -55,12 +63,44 @@ class Slot(NamedTuple):
         return self.block.chunks[self.chunk] if self.chunk < len(self.block.chunks) else ()
 
 
-class Keeper:
-    """Keeps chunks in memory.
+class ChunkStore(Protocol):
+    """Where the chunks of a sweep go, and its results.
 
     Attributes:
       damage: what was found damaged, one sentence each.
     """
+
+    damage: list[str]
+
+    def results(self) -> "xarray.Dataset | None":
+        """The results, if the sweep was finished earlier and they are not damaged."""
+
+    def say(self, facts: Mapping[str, Any]) -> None:
+        """Tell those who look what is going on."""
+
+    def slot(self, block: Block) -> Slot:
+        """Where to go on with a block: after the last chunk that is not damaged."""
+
+    def save_chunk(
+        self, name: str, chunk: int, carry: Arrays, rows: Arrays, facts: Mapping[str, Any]
+    ) -> None:
+        """Keep a chunk of a block; see `Store.save_chunk`."""
+
+    def rows(self, block: Block) -> Arrays:
+        """All rows of a finished block."""
+
+    def policy(self, block: Block) -> np.ndarray:
+        """The last policies of a finished block."""
+
+    def others(self, plan: Plan) -> Iterator[dict[str, int]]:
+        """Wait for the other processes: yields the episodes of each group until all are played."""
+
+    def keep_results(self, dataset: "xarray.Dataset") -> "xarray.Dataset":
+        """Keep the results, and return them as they were kept."""
+
+
+class MemoryStore:
+    """Keeps chunks in memory, of one process."""
 
     def __init__(self) -> None:
         self.damage: list[str] = []
@@ -68,21 +108,21 @@ class Keeper:
         self._rows: dict[str, list[Arrays]] = {}
 
     def results(self) -> "xarray.Dataset | None":
-        """The results, if the sweep was finished earlier."""
+        """None: there is no earlier."""
         return None
 
     def say(self, facts: Mapping[str, Any]) -> None:
-        """Tell those who look what is going on; see `Store.say`."""
+        """Nobody looks."""
         del facts
 
     def slot(self, block: Block) -> Slot:
-        """Where to go on with a block."""
+        """The beginning of the block."""
         return Slot(block)
 
     def save_chunk(
         self, name: str, chunk: int, carry: Arrays, rows: Arrays, facts: Mapping[str, Any]
     ) -> None:
-        """Keep a chunk; see `Store.save_chunk`."""
+        """Keep the rows, and of the carry what `policy` is asked for."""
         del chunk, facts
         self._policies[name] = carry["policy"]
         self._rows.setdefault(name, []).append(rows)
@@ -97,16 +137,16 @@ class Keeper:
         return self._policies[block.name]
 
     def others(self, plan: Plan) -> Iterator[dict[str, int]]:
-        """Wait for the other processes: yields the episodes of each group until all are played."""
+        """There are none."""
         yield from ()
 
     def keep_results(self, dataset: "xarray.Dataset") -> "xarray.Dataset":
-        """Keep the results, and return them as they were kept."""
+        """The results as they are."""
         return dataset
 
 
-class Folder(Keeper):
-    """Keeps chunks in a folder."""
+class FolderStore:
+    """Keeps chunks in a folder, which several processes may share."""
 
     def __init__(self, store: "Store") -> None:
         self._store = store
@@ -201,9 +241,9 @@ def _planned_alike(store: "Store", plan: Mapping[str, Any]) -> "Store":
 
 
 @contextlib.contextmanager
-def keeper_of(
+def chunk_store(
     out: str | Path | None, identity: Mapping[str, Any], plan: Mapping[str, Any]
-) -> Iterator[Keeper]:
+) -> Iterator[ChunkStore]:
     """Keep chunks in a folder, locked as long as this lasts, or in memory if `out` is None.
 
     Raises:
@@ -214,7 +254,7 @@ def keeper_of(
     if out is None:
         if several:
             raise ValueError("several processes share their work through a folder; give one.")
-        yield Keeper()
+        yield MemoryStore()
         return
     from pdgd_jax.sweeps._folder import Store, StoreError
 
@@ -235,4 +275,4 @@ def keeper_of(
     finally:
         agree(True)  # from here on, a lock that nobody holds means a process that ended
     with store:
-        yield Folder(store)
+        yield FolderStore(store)

@@ -13,8 +13,8 @@ from pdgd_jax._internal.files import seal
 from pdgd_jax.cli.progress import ProgressView
 from pdgd_jax.sweeps import (
     Configuration,
-    Report,
     StoreError,
+    SweepProgress,
     open_results,
     plan_of,
     sweep,
@@ -331,7 +331,7 @@ def test_status_of_something_else_is_one_sentence(tmp_path, call):
 def report_of(text):
     table = tomllib.loads(text)
     plan = plan_of(Configuration.from_dict(table))
-    return Report(plan, done={group.name: 0 for group in plan.groups})
+    return SweepProgress(plan, done={group.name: 0 for group in plan.groups})
 
 
 def test_a_terminal_has_bars_for_all_and_for_each_group():

@@ -799,3 +799,16 @@ def test_results_that_are_killed_at_any_step_are_the_old_the_new_or_none(tmp_pat
 
     kill_at_every_step(monkeypatch, prepare, lambda store: store.save_results(new), check)
     assert [value for value, _ in itertools.groupby(seen)] == [0.0, None, 1.0]
+
+
+def test_a_system_without_locks_reads_folders_and_refuses_to_write_in_a_sentence(
+    folder, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "fcntl", None)  # as on Windows
+    assert not assert_at(folder, 5).progress().running
+    for attempt in (
+        lambda: Store.create(tmp_path / "new", IDENTITY),
+        lambda: Store.open(folder, write=True),
+    ):
+        with pytest.raises(StoreError, match="locks its folder as only Linux and macOS can"):
+            attempt()

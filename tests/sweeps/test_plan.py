@@ -6,6 +6,7 @@ from pdgd_jax import make, register
 from pdgd_jax.processes import Table
 from pdgd_jax.simulation import checkpoint_episodes
 from pdgd_jax.sweeps import Configuration, plan_of
+from pdgd_jax.sweeps._lanes import LaneBuilder
 from pdgd_jax.sweeps._plan import stops_of
 
 SMALL = {"make": "random", "sizes": [1, 2, 1], "num_actions": 2}
@@ -86,15 +87,17 @@ def test_what_lanes_play_has_the_shape_of_their_group():
     other = {"make": "random", "label": "other", "sizes": [1, 3, 2, 1], "num_actions": 3}
     found = plan(SMALL, other, names="pdgd-ops", rates=["tuned", [2.0, 0.5]])
     [group] = found.groups
-    whats = [found.what(group, lane.cell) for lane in lanes_of(found)]
+    builder = LaneBuilder(found.configuration)
+    whats = [builder.inputs(lane.cell, group.shape) for lane in lanes_of(found)]
     shapes = {tuple(np.shape(leaf) for leaf in jax.tree.leaves(what)) for what in whats}
     assert len(shapes) == 1
     assert {jax.tree.structure(what) for what in whats} == {jax.tree.structure(whats[0])}
     # The constants are those of the true instance, whatever the padding.
     alone = plan(SMALL, names="pdgd-ops")
     cell = lanes_of(alone)[0].cell
-    rates = alone.what(alone.groups[0], cell).learner.setting.rates
-    padded = found.what(group, lanes_of(found)[0].cell).learner.setting.rates
+    shape = alone.groups[0].shape
+    rates = LaneBuilder(alone.configuration).inputs(cell, shape).learner.setting.rates
+    padded = builder.inputs(lanes_of(found)[0].cell, group.shape).learner.setting.rates
     np.testing.assert_array_equal(padded, rates)
 
 

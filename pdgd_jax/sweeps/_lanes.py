@@ -1,0 +1,106 @@
+"""What the lanes of a sweep play: instances, learners and comparators, built when asked for."""
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from pdgd_jax.instances import depends_on_episodes
+from pdgd_jax.learners import Learner, make_learner
+from pdgd_jax.models import CMDP
+from pdgd_jax.results import comparators_of
+from pdgd_jax.simulation import Comparators, LaneInputs, check_run
+from pdgd_jax.sweeps._configuration import Configuration
+
+if TYPE_CHECKING:
+    from pdgd_jax.sweeps._plan import Cell
+
+__all__ = ["SETTINGS", "LaneBuilder"]
+
+SETTINGS = ("rates", "delta", "confidence_scale")  # of a learner; not every one has use for all
+
+
+class LaneBuilder:
+    """Builds what the cells of a sweep play, once each.
+
+    Args:
+      configuration: what was asked; cells are positions in its lists.
+    """
+
+    def __init__(self, configuration: Configuration) -> None:
+        self.configuration = configuration
+        self._cmdps: dict[Any, CMDP] = {}
+        self._padded: dict[Any, CMDP] = {}
+        self._comparators: dict[Any, Comparators] = {}
+        self._players: dict[Any, Any] = {}
+
+    def cmdp(self, instance: int, horizon: int) -> CMDP:
+        """An instance as it is at a horizon.
+
+        Raises:
+          ValueError: if it cannot be built, or does not last so long.
+        """
+        entry, T = self.configuration.instances[instance], self.configuration.horizon[horizon]
+        open_ended = depends_on_episodes(entry.make) and "num_episodes" not in entry.options
+        address = (instance, horizon if open_ended else None)
+        if address not in self._cmdps:
+            self._cmdps[address] = entry.build(T)
+        cmdp = self._cmdps[address]
+        cmdp.check_episodes(T)
+        try:
+            cmdp.check_lasts(T)
+        except ValueError as error:
+            raise ValueError(f"instance {entry.label!r}, horizon {T}: {error}") from error
+        return cmdp
+
+    def padded(self, instance: int, horizon: int, shape: tuple[int, int, int]) -> CMDP:
+        """An instance with the (L, S, A) of a group."""
+        address = (instance, horizon, shape)
+        if address not in self._padded:
+            # Also where nothing is to pad: an unrolled MDP becomes a plain one, like the others.
+            self._padded[address] = self.cmdp(instance, horizon).pad_to(shape)
+        return self._padded[address]
+
+    def comparators(self, instance: int, horizon: int) -> Comparators:
+        """What the players of an instance are compared with: linear programs."""
+        address = (instance, horizon)
+        if address not in self._comparators:
+            cmdp, T = self.cmdp(*address), self.configuration.horizon[horizon]
+            self._comparators[address] = comparators_of(cmdp, T)
+        return self._comparators[address]
+
+    def learner(self, cell: "Cell", cmdp: CMDP) -> Learner:
+        """Who plays.
+
+        Raises:
+          ValueError: if it cannot play this, with the names of both.
+        """
+        asked = self.configuration
+        T = asked.horizon[cell.horizon]
+        name, label = asked.learners[cell.learner], asked.instances[cell.instance].label
+        settings = {name: getattr(asked, name)[getattr(cell, name)] for name in SETTINGS}
+        try:
+            learner = make_learner(name, cmdp, T, solver=asked.solver, **settings)
+            check_run(cmdp, learner, T)
+        except ValueError as error:
+            raise ValueError(f"learner {name!r} on instance {label!r}: {error}") from error
+        return learner.as_pytree()
+
+    def kind_of_player(self, cell: "Cell", cmdp: CMDP) -> Any:
+        """The kind of the learner, and how many occupancies it is compared with."""
+        address = (cell.instance, cell.learner, cell.horizon)
+        if address not in self._players:
+            comparators = self.comparators(cell.instance, cell.horizon)
+            kind = jax.tree.structure(self.learner(cell, cmdp)), len(comparators.occupancies)
+            self._players[address] = kind
+        return self._players[address]
+
+    def inputs(self, cell: "Cell", shape: tuple[int, int, int]) -> LaneInputs:
+        """What a lane of a cell plays; leaves are NumPy arrays, alike for a whole group."""
+        cmdp = self.padded(cell.instance, cell.horizon, shape)
+        comparators = self.comparators(cell.instance, cell.horizon)
+        old = comparators.occupancies.shape[1:]
+        grow = [(0, b - a) for a, b in zip(old, (*shape, shape[1]), strict=True)]
+        occupancies: Any = np.pad(np.asarray(comparators.occupancies), [(0, 0), *grow])
+        comparators = Comparators(occupancies, comparators.multipliers)
+        return jax.tree.map(np.asarray, LaneInputs(cmdp, self.learner(cell, cmdp), comparators))
