@@ -6,7 +6,6 @@ import hashlib
 import io
 import json
 import os
-import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -143,66 +142,42 @@ def _read(path: Path) -> bytes:
 # Arrays
 
 
-def pack(arrays: Mapping[str, np.ndarray], first_axis: str | None = None) -> bytes:
-    """Arrays as a Zarr store (its second format, not compressed) in a zip file.
-
-    Written by hand since Zarr dates the entries: equal arrays must be equal bytes.
+def pack(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """Arrays as NumPy's `.npz`, which `numpy.load` reads; equal arrays are equal bytes.
 
     Args:
       arrays: of numbers or booleans, by name.
-      first_axis: what xarray is to call the first axis of all of them.
+
+    Raises:
+      ValueError: if an array holds something else, or has a name that a file cannot have.
+
+    Example:
+      >>> import numpy as np
+      >>> unpack(pack({"x": np.arange(3)}))
+      {'x': array([0, 1, 2])}
     """
-    metadata: dict[str, Any] = {".zgroup": {"zarr_format": 2}}
-    content: dict[str, bytes] = {}
+    plain_arrays: dict[str, Any] = {}
     for name, value in arrays.items():
-        array = np.asarray(value)
+        array = np.asarray(value, order="C")  # the bytes are not to tell how it lay in memory
         if array.dtype.kind not in "biuf":
             raise ValueError(
                 f"{name!r} is of type {array.dtype}; only numbers and booleans can be saved."
             )
-        if not name or "/" in name or name.startswith("."):
+        if not name or "/" in name or name.startswith(".") or name in _ARGUMENTS:
             raise ValueError(
-                f"an array cannot be named {name!r}: empty, with a slash, or with a dot in front."
+                f"an array cannot be named {name!r}: empty, with a slash, with a dot in front, or "
+                f"{' or '.join(_ARGUMENTS)}."
             )
-        axes = [f"{name}_{axis}" for axis in range(array.ndim)]
-        if first_axis and axes:
-            axes[0] = first_axis
-        metadata[f"{name}/.zarray"] = {
-            "zarr_format": 2,
-            "shape": array.shape,
-            "chunks": [max(size, 1) for size in array.shape],
-            "dtype": array.dtype.str,
-            "order": "C",
-            "compressor": None,
-            "filters": None,
-            "fill_value": None,
-        }
-        metadata[f"{name}/.zattrs"] = {"_ARRAY_DIMENSIONS": axes}
-        content[f"{name}/{_only_chunk(array.ndim)}"] = array.tobytes()
-    consolidated = {"zarr_consolidated_format": 1, "metadata": metadata}
-    texts = {
-        name: json.dumps(value).encode()
-        for name, value in {**metadata, ".zmetadata": consolidated}.items()
-    }
+        plain_arrays[name] = array
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as file:
-        for name, data in {**texts, **content}.items():
-            file.writestr(zipfile.ZipInfo(name), data)  # dated 1980, as all of them
+    np.savez(buffer, **plain_arrays)  # its entries are dated 1980, all of them
     return buffer.getvalue()
+
+
+_ARGUMENTS = ("file", "allow_pickle")  # what `numpy.savez` calls its own
 
 
 def unpack(data: bytes) -> dict[str, np.ndarray]:
     """The arrays that were packed."""
-    arrays = {}
-    with zipfile.ZipFile(io.BytesIO(data)) as file:
-        for key, facts in json.loads(file.read(".zmetadata"))["metadata"].items():
-            name, _, kind = key.rpartition("/")
-            if kind == ".zarray":
-                content = file.read(f"{name}/{_only_chunk(len(facts['shape']))}")
-                flat = np.frombuffer(content, facts["dtype"])
-                arrays[name] = flat.reshape(facts["shape"]).copy()
-    return arrays
-
-
-def _only_chunk(ndim: int) -> str:
-    return ".".join("0" * max(ndim, 1))
+    with np.load(io.BytesIO(data), allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}

@@ -6,21 +6,20 @@ DIR/lock                                 held (flock) by the process that writes
                                          ... by those that help it
 DIR/now.json                             what the process that writes is doing, for those who look;
                                          now-1.json, ... of its helpers; gone when they end
-DIR/blocks/NAME/carry-00003.zarr.zip     how to go on after chunk 3
-DIR/blocks/NAME/rows-00003.zarr.zip      the metric rows that chunk 3 added
+DIR/blocks/NAME/carry-00003.npz          how to go on after chunk 3
+DIR/blocks/NAME/rows-00003.npz           the metric rows that chunk 3 added
 DIR/blocks/NAME/chunk-00003.json         says that chunk 3 is complete, with sizes and checksums
 DIR/results.zarr                         the Dataset, `xarray.open_zarr` reads it
 ```
 
 Every file is written aside, flushed to the disk and renamed, so that it is there whole or not at
 all. `chunk-N.json` is renamed last: a chunk without it does not exist, and one with it is complete.
-The rows of a chunk are a Zarr store of their own, in one file (xarray opens it through
-`zarr.storage.ZipStore`): appending is then one rename, where rows appended to shared arrays would
-change many files that no rename can publish together. `results.zarr` is a folder, which a rename
-cannot replace; it may therefore be missing for a moment, never half written, and is always made
-from the chunks. Every file has a sha256 checksum, JSON files in themselves, so that damage is found
-whenever something is read. Nothing is pickled, and no file but `manifest.json`, `lock` and
-`now.json` holds a time or a host: equal runs give equal bytes.
+The rows of a chunk are one file (`numpy.load` opens it): appending is then one rename, where rows
+appended to shared arrays would change many files that no rename can publish together.
+`results.zarr` is a folder, which a rename cannot replace; it may therefore be missing for a moment,
+never half written, and is always made from the chunks. Every file has a sha256 checksum, JSON files
+in themselves, so that damage is found whenever something is read. Nothing is pickled, and no file
+but `manifest.json`, `lock` and `now.json` holds a time or a host: equal runs give equal bytes.
 
 The store knows nothing of learning. `identity` is whatever must be equal for a sweep to be resumed
 (configuration, versions, key), `plan` whatever a reader needs to know beside it (blocks, how many
@@ -80,7 +79,7 @@ __all__ = [
 
 Arrays = dict[str, np.ndarray]
 
-_FORMAT = 1
+_FORMAT = 2  # 1 had its chunks as Zarr stores in zip files
 _CHECKSUMS = ".checksums.json"  # in results.zarr, where readers of Zarr pass it over
 
 
@@ -290,7 +289,7 @@ class Store:
         """
         self._check_writable()
         folder = self._folder(block)
-        files = {_carry(chunk): pack(carry), _rows(chunk): pack(rows, "checkpoint")}
+        files = {_carry(chunk): pack(carry), _rows(chunk): pack(rows)}
         record = {
             "chunk": chunk,
             "facts": plain(facts or {}),
@@ -481,7 +480,8 @@ def _read_manifest(path: Path, identity: Mapping[str, Any] | None) -> dict[str, 
         ) from None
     if manifest["format"] != _FORMAT:
         raise StoreError(
-            f"{path} is in format {manifest['format']} of a store; this version reads {_FORMAT}."
+            f"{path} is in format {manifest['format']} of a store; this version reads {_FORMAT}: "
+            "use the version that began it, or begin again in a new folder."
         )
     if identity is not None:
         differences = list(_differences("", manifest["identity"], plain(identity)))
@@ -497,8 +497,8 @@ def _name(kind: str, suffix: str, chunk: int) -> str:
     return f"{kind}-{chunk:05d}.{suffix}"
 
 
-_carry = functools.partial(_name, "carry", "zarr.zip")
-_rows = functools.partial(_name, "rows", "zarr.zip")
+_carry = functools.partial(_name, "carry", "npz")
+_rows = functools.partial(_name, "rows", "npz")
 _record = functools.partial(_name, "chunk", "json")
 
 
@@ -509,7 +509,7 @@ def _is_kept(chunk: int, newest: int) -> bool:
 
 def _give_up_old_carries(folder: Path) -> None:
     newest = _newest(folder)
-    for file in folder.glob("carry-*.zarr.zip"):
+    for file in folder.glob("carry-*.npz"):
         if not _is_kept(_number(file), newest):
             file.unlink()
 

@@ -199,9 +199,9 @@ def test_damaged_files_are_named_and_played_again(place, start, whole):
     shutil.copytree(whole, folder)
     shutil.rmtree(folder / "results.zarr")
     blocks = folder / "blocks"
-    truncated = blocks / "g0-b0000" / "carry-00011.zarr.zip"
+    truncated = blocks / "g0-b0000" / "carry-00011.npz"
     truncated.write_bytes(truncated.read_bytes()[:-100])
-    flipped = blocks / "g0-b0001" / "rows-00010.zarr.zip"
+    flipped = blocks / "g0-b0001" / "rows-00010.npz"
     content = bytearray(flipped.read_bytes())
     content[len(content) // 2] ^= 4
     flipped.write_bytes(content)

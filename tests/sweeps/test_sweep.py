@@ -175,13 +175,13 @@ def test_a_damaged_carry_is_named_and_played_again(tmp_path):
     out = tmp_path / "sweep"
     with pytest.raises(Interrupted):
         sweep(asked, **options, out=out, should_stop=stop_after(3))
-    newest = out / "blocks" / "g0-b0000" / "carry-00002.zarr.zip"
+    newest = out / "blocks" / "g0-b0000" / "carry-00002.npz"
     content = bytearray(newest.read_bytes())
     content[len(content) // 2] ^= 1
     newest.write_bytes(content)
     found = []
     data = sweep(asked, **options, out=out, on_progress=lambda r: found.extend(r.damage))
-    assert any("carry-00002.zarr.zip is damaged" in sentence for sentence in found)
+    assert any("carry-00002.npz is damaged" in sentence for sentence in found)
     assert_same_bits(data, whole)
 
 
