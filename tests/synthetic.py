@@ -1,6 +1,7 @@
 """A Dataset as `sweep` returns it, made up without playing an episode: for figures and reports."""
 
 import json
+import re
 
 import numpy as np
 import xarray
@@ -107,6 +108,8 @@ def results(
     attributes = _attributes(coordinates)
     coordinates["certificate"] = [name for name, *_ in CERTIFICATES]
     coordinates["theorem"] = ("certificate", [theorem for _, theorem, *_ in CERTIFICATES])
+    abouts = [re.match("regret|violation|multipliers|", name)[0] for name, *_ in CERTIFICATES]
+    coordinates["about"] = ("certificate", abouts)
     coordinates["setting"] = ["rates", "delta", "confidence_scale"]
     uses = [[name not in SETTINGLESS] * 3 for name in learner]
     coordinates["uses_setting"] = (("learner", "setting"), uses)

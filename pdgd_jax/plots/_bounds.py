@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from pdgd_jax.plots._style import COLOURS, GREY
-from pdgd_jax.results import Band, Cell, Style
+from pdgd_jax.results import Band, Cell, Status, Style, Subject
 
 if TYPE_CHECKING:
     import xarray
@@ -32,13 +32,13 @@ def end_of(band: Band) -> float:
 
 
 def draw_bounds(
-    axes: "Axes", curves: list[DrawnCurve], prefix: str, bands: list[Band] | None
+    axes: "Axes", curves: list[DrawnCurve], about: Subject, bands: list[Band] | None
 ) -> None:
     """Marks at T: the paper bounds what a whole run does, not each of its episodes."""
     found = [
         (curve, name, value, vacuous)
         for curve in curves
-        for name, value, vacuous in _bounds_of(curve.cell, prefix)
+        for name, value, vacuous in _bounds_of(curve.cell, about)
     ]
     if not found:
         place: dict[str, Any] = {"transform": axes.transAxes, "va": "top"}
@@ -62,16 +62,20 @@ def draw_bounds(
             _squeeze_above(axes, largest, highest)
 
 
-def _bounds_of(cell: Cell, prefix: str) -> Iterator[tuple[str, float, bool]]:
+def _bounds_of(cell: Cell, about: Subject) -> Iterator[tuple[str, float, bool]]:
     """The bounds that apply: name, median over the seeds, whether no run could have broken it."""
     if "certificate_bound" not in cell.data:
         return
-    for number, name in enumerate(str(n) for n in cell.data["certificate"].to_numpy()):
+    if "about" not in cell.data:
+        raise ValueError("these results do not say what their guarantees bound: play them again.")
+    names, abouts = (cell.data[key].to_numpy() for key in ("certificate", "about"))
+    for number, name in enumerate(map(str, names)):
         one = cell.data.isel(certificate=number)
         bound, status = (one[f"certificate_{what}"].to_numpy() for what in ("bound", "status"))
-        applies = (status != "does not apply") & np.isfinite(bound)
-        if name.startswith(prefix) and applies.any():
-            yield name, float(np.median(bound[applies])), bool((status[applies] == "vacuous").all())
+        applies = (status != Status.IDLE) & np.isfinite(bound)
+        if abouts[number] == about and applies.any():
+            idle = bool((status[applies] == Status.VACUOUS).all())
+            yield name, float(np.median(bound[applies])), idle
 
 
 def _squeeze_above(axes: "Axes", largest: float, highest: float) -> None:

@@ -21,6 +21,7 @@ from pdgd_jax.plots._style import (
 from pdgd_jax.results import (
     Cell,
     Results,
+    Status,
     Style,
     as_dataset,
     cells_of,
@@ -35,6 +36,7 @@ __all__ = ["certificates"]
 
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
+_WORST_FIRST = (Status.FAILS, Status.HOLDS, Status.VACUOUS)
 
 
 def certificates(source: Results, *, look: Look = COLUMN, ax: "Axes | None" = None) -> "Axes":
@@ -54,7 +56,7 @@ def certificates(source: Results, *, look: Look = COLUMN, ax: "Axes | None" = No
     dataset = as_dataset(source)
     cells = cells_of(dataset)
     refuse_crowd(len(cells))
-    applies = dataset["certificate_status"] != "does not apply"
+    applies = dataset["certificate_status"] != Status.IDLE
     kept = applies.any([dim for dim in applies.dims if dim != "certificate"]).to_numpy()
     if not kept.any():
         raise ValueError("no guarantee of the paper applies to these runs: nothing to draw.")
@@ -91,7 +93,7 @@ class _Share(NamedTuple):
     row: int
     cell: int
     share: float
-    status: str
+    status: Status
 
 
 def _shares(cells: list[Cell], kept: NDArray) -> list[_Share]:
@@ -102,9 +104,9 @@ def _shares(cells: list[Cell], kept: NDArray) -> list[_Share]:
             for what in ("measured", "bound", "status")
         )
         for row, (measured, bound, status) in enumerate(zip(*(n.T for n in numbers), strict=True)):
-            shares = shares_of(measured, bound)[status != "does not apply"]
+            shares = shares_of(measured, bound)[status != Status.IDLE]
             if len(shares):
-                verdict = next(v for v in ("fails", "holds", "vacuous") if (status == v).any())
+                verdict = next(v for v in _WORST_FIRST if (status == v).any())
                 found.append(_Share(row, number, float(np.max(shares)), verdict))
     return found
 
@@ -118,9 +120,9 @@ def _draw_share(
         np.clip(one.share, edge, top),
         one.row + shift,
         linestyle="none",
-        marker="X" if one.status == "fails" else marker,
+        marker="X" if one.status == Status.FAILS else marker,
         color=colour,
-        markerfacecolor="white" if one.status == "vacuous" else colour,
+        markerfacecolor="white" if one.status == Status.VACUOUS else colour,
     )
 
 
@@ -159,8 +161,8 @@ def _keys(cells: list[Cell], styles: list[Style], found: list[_Share]) -> list[A
             colour = COLOURS[style.colour]
             keys.append(key(label, MARKERS[style.dash], colour, colour))
     seen = {one.status for one in found}
-    if "vacuous" in seen:
+    if Status.VACUOUS in seen:
         keys.append(key("vacuous: cannot fail", "o", GREY, "white"))
-    if "fails" in seen:
+    if Status.FAILS in seen:
         keys.append(key("fails", "X", GREY, GREY))
     return keys

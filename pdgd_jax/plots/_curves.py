@@ -12,6 +12,7 @@ from pdgd_jax.results import (
     QUANTILES,
     Cell,
     Results,
+    Subject,
     as_dataset,
     axis_of,
     cells_of,
@@ -92,8 +93,8 @@ def regret(
       The Axes.
     """
     name = "alpha_regret" if alpha else "regret"
-    prefix = "regret," if bounds and not alpha else None
-    return against_episodes(source, name, quantiles, look, ax, prefix, guides, log)
+    about = Subject.REGRET if bounds and not alpha else None
+    return against_episodes(source, name, quantiles, look, ax, about, guides, log)
 
 
 def violation(
@@ -120,8 +121,8 @@ def violation(
     Returns:
       The Axes.
     """
-    prefix = "violation," if bounds else None
-    return against_episodes(source, "violation", quantiles, look, ax, prefix, guides, log)
+    about = Subject.VIOLATION if bounds else None
+    return against_episodes(source, "violation", quantiles, look, ax, about, guides, log)
 
 
 def positive_violation(
@@ -175,8 +176,8 @@ def multipliers(
     Returns:
       The Axes.
     """
-    prefix = "multipliers " if bounds else None
-    return against_episodes(source, "multipliers", quantiles, look, ax, prefix)
+    about = Subject.MULTIPLIERS if bounds else None
+    return against_episodes(source, "multipliers", quantiles, look, ax, about)
 
 
 def reward(

@@ -23,6 +23,7 @@ from pdgd_jax.results import (
     Cell,
     Quantity,
     Results,
+    Subject,
     as_dataset,
     axis_of,
     band_of,
@@ -45,11 +46,11 @@ def against_episodes(
     quantiles: tuple[float, float],
     look: Look,
     ax: "Axes | None",
-    bounds: str | None = None,
+    bounds: Subject | None = None,
     guides: bool = False,
     log: bool = False,
 ) -> "Axes":
-    """The curves of a quantity; `bounds` is how the names of its guarantees begin."""
+    """The curves of a quantity; `bounds` says which guarantees to mark."""
     dataset = as_dataset(source)
     quantity = quantity_of(name, dataset)
     cells = cells_of(dataset)

@@ -14,7 +14,7 @@ import numpy as np
 from pdgd_jax._internal.text import count_in_words, number_in_words
 from pdgd_jax.report._instances import Facts, facts_of
 from pdgd_jax.report._measures import Measure, end_of, measures_of
-from pdgd_jax.results import QUANTITIES, Cell, shares_of
+from pdgd_jax.results import QUANTITIES, Cell, Status, shares_of
 
 if TYPE_CHECKING:
     import xarray
@@ -244,9 +244,9 @@ def _plain(value: Any) -> str:
 def _verdicts(data: "xarray.Dataset") -> tuple[int, int, int]:
     """How many guarantees hold in every seed where they could fail, fail in one, cannot fail."""
     status = data["certificate_status"].transpose("seed", "certificate").to_numpy()
-    fails = (status == "fails").any(0)
-    holds = (status == "holds").any(0) & ~fails
-    vacuous = (status == "vacuous").any(0) & ~fails & ~holds
+    fails = (status == Status.FAILS).any(0)
+    holds = (status == Status.HOLDS).any(0) & ~fails
+    vacuous = (status == Status.VACUOUS).any(0) & ~fails & ~holds
     return int(holds.sum()), int(fails.sum()), int(vacuous.sum())
 
 
@@ -293,21 +293,22 @@ def _judged(cell: Cell, number: int) -> _Judged:
 
     measured, bound, status, reason = map(read, ("measured", "bound", "status", "reason"))
     trivial = read("trivial") if "certificate_trivial" in cell.data else np.full(len(bound), np.nan)
-    applies = status != "does not apply"
+    applies = status != Status.IDLE
     why = Counter(str(word) for word in reason[~applies] if word)
     if not applies.any():
         return _Judged(runs=len(status), reasons=why)
     share = shares_of(measured, bound)
-    kind = next(kind for kind in ("fails", "holds", "vacuous") if (status == kind).any())
+    kinds = (Status.FAILS, Status.HOLDS, Status.VACUOUS)
+    kind = next(kind for kind in kinds if (status == kind).any())
     worst = int(np.argmax(np.where(status == kind, share, -np.inf)))
     return _Judged(
         measured=float(measured[worst]),
         bound=float(bound[worst]),
         trivial=float(trivial[worst]),
         share=float(share[worst]),
-        holds=int((status == "holds").sum()),
-        fails=int((status == "fails").sum()),
-        vacuous=int((status == "vacuous").sum()),
+        holds=int((status == Status.HOLDS).sum()),
+        fails=int((status == Status.FAILS).sum()),
+        vacuous=int((status == Status.VACUOUS).sum()),
         runs=len(status),
         reasons=why,
     )

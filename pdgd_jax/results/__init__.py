@@ -1,6 +1,7 @@
 """What runs mean: evaluation, certificates, one Dataset, and how seeds are summarised."""
 
 from pdgd_jax.results._cells import Cell, Results, as_dataset, cells_of
+from pdgd_jax.results._certificates import Status, Subject
 from pdgd_jax.results._dataset import PROBABILITY, dataset_of, versions
 from pdgd_jax.results._describe import InstanceFacts, describe, process_name
 from pdgd_jax.results._evaluation import Certificate, Evaluation, comparators_of, evaluate
@@ -39,7 +40,9 @@ __all__ = [
     "Results",
     "Row",
     "Statistic",
+    "Status",
     "Style",
+    "Subject",
     "as_dataset",
     "axis_of",
     "band_of",

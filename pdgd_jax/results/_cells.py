@@ -157,5 +157,10 @@ def _from_evaluation(evaluation: Evaluation) -> "xarray.Dataset":
     variables["episode"] = (["checkpoint"], evaluation.episode)
     names = [certificate.name for certificate in evaluation.certificates]
     theorems = [certificate.theorem for certificate in evaluation.certificates]
-    coordinates = {"certificate": names, "theorem": ("certificate", theorems)}
+    abouts = [certificate.about.value for certificate in evaluation.certificates]
+    coordinates = {
+        "certificate": names,
+        "theorem": ("certificate", theorems),
+        "about": ("certificate", abouts),
+    }
     return xarray.Dataset(variables, coordinates)

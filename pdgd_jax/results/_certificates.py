@@ -2,6 +2,7 @@ r"""Whether each guarantee of the paper held in a run: on the host, in float64."
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from enum import StrEnum
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,13 +16,31 @@ from pdgd_jax.models import CMDP
 from pdgd_jax.processes import Foresight, StochasticProcess, foresight
 from pdgd_jax.simulation import History
 
-__all__ = ["Certificate", "Margin", "certificates_of"]
+__all__ = ["Certificate", "Margin", "Status", "Subject", "certificates_of"]
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
 # How far an occupancy may lie outside its set, (float32, float64): ten times what the slowest
 # solver promises.
 _FEASIBLE = (1e-3, 1e-6)
+
+
+class Status(StrEnum):
+    """What became of a guarantee in a run."""
+
+    HOLDS = "holds"
+    FAILS = "fails"
+    VACUOUS = "vacuous"
+    IDLE = "does not apply"
+
+
+class Subject(StrEnum):
+    """What a guarantee bounds: a quantity that is drawn, or something else."""
+
+    REGRET = "regret"
+    VIOLATION = "violation"
+    MULTIPLIERS = "multipliers"
+    OTHER = "other"
 
 
 class Certificate(NamedTuple):
@@ -37,6 +56,7 @@ class Certificate(NamedTuple):
       reason: `[...]`, why it does not apply to a run; empty where it does.
       trivial: `[...]`, what no learner whatever could exceed; a bound that is not smaller says
         nothing. Infinite where there is no such number.
+      about: which quantity it bounds, in figures of which its bound is marked.
     """
 
     name: str
@@ -46,6 +66,7 @@ class Certificate(NamedTuple):
     probability: float
     reason: NDArray
     trivial: Float[NDArray, "*batch"] | float = math.inf
+    about: Subject = Subject.OTHER
 
     @property
     def applies(self) -> Bool[NDArray, "*batch"]:
@@ -76,9 +97,10 @@ class Certificate(NamedTuple):
 
     @property
     def status(self) -> NDArray:
-        """For each run one of "holds", "fails", "vacuous" and "does not apply"."""
-        chosen = [self.holds, self.fails, self.vacuous]
-        return np.select(chosen, ["holds", "fails", "vacuous"], "does not apply")
+        """The `Status` of each run, as text."""
+        chosen = {Status.HOLDS: self.holds, Status.FAILS: self.fails, Status.VACUOUS: self.vacuous}
+        names = [status.value for status in chosen]
+        return np.select([*chosen.values()], names, Status.IDLE.value)
 
 
 class Margin(NamedTuple):
@@ -103,6 +125,7 @@ class _Judgement(NamedTuple):
     probability: float
     reason: str
     trivial: float
+    about: Subject
 
 
 def _judge(
@@ -111,11 +134,12 @@ def _judge(
     bound: theory.Bound | Any,
     reason: str = "",
     trivial: float = math.inf,
+    about: Subject = Subject.OTHER,
 ) -> _Judgement:
     if not isinstance(bound, theory.Bound):
         bound = theory.Bound(bound, 1.0, "by construction")
     numbers = float(measured), float(bound.value), bound.probability
-    return _Judgement(name, bound.theorem, *numbers, reason, float(trivial))
+    return _Judgement(name, bound.theorem, *numbers, reason, float(trivial), about)
 
 
 def _judge_excess(
@@ -275,7 +299,8 @@ def _of_construction(case: _Case) -> Iterator[_Judgement]:
     top = theory.multiplier_ceiling(problem.num_episodes)
     measured, reach = last.highest_multiplier, problem.dual * case.most_cost
     bound = top * (1 + case.rounding)
-    yield _judge("multipliers in their box", measured, bound, case.no_multipliers, reach)
+    reason, about = case.no_multipliers, Subject.MULTIPLIERS
+    yield _judge("multipliers in their box", measured, bound, reason, reach, about)
     increment = theory.dual_increment(problem)
     slack = increment.value * case.rounding + np.spacing(last.largest_multiplier)
     bound = increment._replace(value=increment.value + slack)
@@ -364,7 +389,7 @@ def _of_measurements(case: _Case) -> Iterator[_Judgement]:
     free = last.highest_multiplier < theory.multiplier_ceiling(problem.num_episodes) * (1 - 1e-6)
     reason = case.no_multipliers or ("" if free else "a multiplier touched its ceiling")
     name = "violation, by the last multiplier"
-    yield _judge(name, case.violation, bound, reason, case.most_cost)
+    yield _judge(name, case.violation, bound, reason, case.most_cost, Subject.VIOLATION)
 
     margin = case.stochastic_constraints or case.margin.low > 0
     reason = case.no_multipliers or case.infeasible or case.not_ended or case.not_covered
@@ -372,7 +397,7 @@ def _of_measurements(case: _Case) -> Iterator[_Judgement]:
     reason = reason or ("" if margin else "rho is not known to be positive")
     bound = _regret_bound(case)(float(last.largest_multiplier), error=error)
     name = "regret, by the largest multiplier"
-    yield _judge(name, case.regret, bound, reason, case.played * case.opt)
+    yield _judge(name, case.regret, bound, reason, case.played * case.opt, Subject.REGRET)
 
 
 def _regret_bound(case: _Case) -> Callable[..., theory.Bound]:
@@ -405,26 +430,31 @@ def _of_theorems(case: _Case) -> Iterator[_Judgement]:
     rates = "" if theory.rates_allow_multiplier_bound(problem) else "rates other than the proof's"
     reason = usual or doubt or rates
     zeta = theory.multiplier_bound(problem, low, case.stochastic_constraints)
-    yield _judge("multipliers bounded", last.largest_multiplier, zeta, reason, box)
+    measured = last.largest_multiplier
+    yield _judge("multipliers bounded", measured, zeta, reason, box, Subject.MULTIPLIERS)
     theorem = "Theorem 5" if case.stochastic_constraints else "Theorem 7"
     bound, why = regret_of(zeta.value), reason or case.hindsight
-    yield _judge(f"regret, {theorem}", case.regret, bound, why, earnings)
+    yield _judge(f"regret, {theorem}", case.regret, bound, why, earnings, Subject.REGRET)
     bound = violation_of(zeta.value)
-    yield _judge(f"violation, {theorem}", case.violation, bound, reason, case.most_cost)
+    spent = case.violation, bound, reason, case.most_cost, Subject.VIOLATION
+    yield _judge(f"violation, {theorem}", *spent)
 
     # Theorem 6: if it is not; its bound on the regret holds for any rates.
     adversarial = "" if case.stochastic_constraints else "constraints are adversarial"
     without = "the condition on rho holds" if condition else ""
     reason = usual or adversarial or without
     bound = regret_of(box, theorem="Theorem 6")
-    yield _judge("regret, Theorem 6", case.regret, bound, reason or case.hindsight, earnings)
+    why = reason or case.hindsight
+    yield _judge("regret, Theorem 6", case.regret, bound, why, earnings, Subject.REGRET)
     bound = violation_of((2 + 2 * problem.num_layers) * top, theorem="Theorem 6")
-    yield _judge("violation, Theorem 6", case.violation, bound, reason or rates, case.most_cost)
+    spent = case.violation, bound, reason or rates, case.most_cost, Subject.VIOLATION
+    yield _judge("violation, Theorem 6", *spent)
     feasible = "" if low >= -1e-9 else f"rho, {case.margin.words}, is not known to be at least 0"
     bound = theory.believed_violation(problem, case.stochastic_constraints)
     measured, reason = np.max(case.sums["believed_violation"]), usual or without or rates
     name = "violation, as believed"
-    yield _judge(name, measured, bound, reason or feasible, case.most_cost)
+    reason = reason or feasible
+    yield _judge(name, measured, bound, reason, case.most_cost, Subject.VIOLATION)
 
 
 def _condition(case: _Case) -> tuple[bool, str]:
@@ -476,6 +506,7 @@ def _together(found: tuple[_Judgement, ...], shaped: Callable[[Any], NDArray]) -
         probability=min(judgement.probability for judgement in found),
         reason=shaped([judgement.reason for judgement in found]),
         trivial=shaped([judgement.trivial for judgement in found]),
+        about=found[0].about,
     )
 
 

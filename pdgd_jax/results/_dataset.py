@@ -73,6 +73,7 @@ def dataset_of(
         "episode": ("checkpoint", np.asarray(evaluation.episode), played),
         "certificate": [certificate.name for certificate in certificates],
         "theorem": ("certificate", [certificate.theorem for certificate in certificates]),
+        "about": ("certificate", [certificate.about.value for certificate in certificates]),
         "probability": ("certificate", [c.probability for c in certificates], PROBABILITY),
         **{dim: np.arange(length) for dim, length in zip(dims, batch, strict=True)},
     }

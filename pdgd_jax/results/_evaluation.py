@@ -280,6 +280,7 @@ def _stack(evaluations: list[Evaluation]) -> Evaluation:
             probability=min(c.probability for c in found),
             reason=np.stack([c.reason for c in found]),
             trivial=np.stack([c.trivial for c in found]),
+            about=found[0].about,
         )
         for found in zip(*(e.certificates for e in evaluations), strict=True)
     ]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pdgd_jax._internal.pytree import on_host
+from pdgd_jax.results._certificates import Status
 from pdgd_jax.results._evaluation import Evaluation
 from pdgd_jax.results._quantity import ROUNDING, Column, Curve, OfRun, Quantity, Row
 from pdgd_jax.simulation import History
@@ -268,7 +269,7 @@ _TABLE = (
     Quantity(
         "certificate_status", _JUDGED, "holds, fails, vacuous or does not apply", "1",
         _of_certificates("status"), evaluated=True,
-        absent="does not apply",
+        absent=Status.IDLE.value,
     ),
     Quantity(
         "certificate_reason", _JUDGED, "why a guarantee does not apply", "1",

@@ -6,6 +6,7 @@ import numpy as np
 
 from pdgd_jax.models import RewardUnits
 from pdgd_jax.results._cells import Results, as_dataset, cells_of
+from pdgd_jax.results._certificates import Status
 from pdgd_jax.results._quantities import QUANTITIES
 from pdgd_jax.results._statistics import QUANTILES, Estimate
 
@@ -85,9 +86,9 @@ def _certificate(one: "xarray.Dataset") -> dict[str, Any]:
         "measured": float(np.max(one["certificate_measured"].to_numpy())),
         "bound": float(np.min(one["certificate_bound"].to_numpy())),
         "probability": float(one["probability"]),
-        "holds": int((status == "holds").sum()),
-        "fails": int((status == "fails").sum()),
-        "vacuous": int((status == "vacuous").sum()),
+        "holds": int((status == Status.HOLDS).sum()),
+        "fails": int((status == Status.FAILS).sum()),
+        "vacuous": int((status == Status.VACUOUS).sum()),
         "trivial": _finite_or_none(np.min(one["certificate_trivial"].to_numpy())),
         "reason": next((reason for reason in reasons if reason), ""),
     }

@@ -106,12 +106,14 @@ class _Full:
         }
         self.uses_setting = _uses_setting(plan)
         self.theorems: dict[str, str] = {}
+        self.abouts: dict[str, str] = {}
         self.probabilities: dict[str, float] = {}
         self.pieces: list[tuple[list[Lane], xarray.Dataset]] = []
 
     def put(self, lanes: list[Lane], dataset: "xarray.Dataset") -> None:
         names, theorems = dataset.certificate.values, dataset.theorem.values
         self.theorems |= dict(zip(names.tolist(), theorems.tolist(), strict=True))
+        self.abouts |= dict(zip(names.tolist(), dataset.about.values.tolist(), strict=True))
         for name, probability in zip(names, dataset.probability.values.tolist(), strict=True):
             known = self.probabilities.get(name, probability)
             self.probabilities[name] = float(np.fmin(known, probability))
@@ -147,6 +149,7 @@ class _Full:
             "episode": (("horizon", "checkpoint"), np.array(episodes), played),
             "certificate": list(self.theorems),
             "theorem": ("certificate", list(self.theorems.values())),
+            "about": ("certificate", list(self.abouts.values())),
             "probability": ("certificate", list(self.probabilities.values()), PROBABILITY),
             "setting": list(SETTINGS),
             "uses_setting": (

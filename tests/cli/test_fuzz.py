@@ -39,6 +39,7 @@ LEGAL_OF_INSTANCES = {
 LEGAL = {
     ("run", "key"): {"0"},
     ("run", "confidence_scale"): LARGE,
+    ("run", "out"): set(WRONG) - {""},  # folders, which nothing is written to
     ("sweep", "out"): set(WRONG),  # a dry run writes nothing
     ("plot", "title"): set(WRONG),  # any words will do
     ("sweep", "width"): {HUGE},  # at most as many lanes as there are

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from pdgd_jax import dataset_of, evaluate, learners, make, pdgd_ops, run
-from pdgd_jax.results import QUANTITIES
+from pdgd_jax.results import QUANTITIES, Status, Subject
 from tests.conftest import QUICK
 
 
@@ -43,6 +43,17 @@ def test_every_number_is_there_under_its_name(runs):
         assert variable.attrs["long_name"]
         assert variable.attrs["units"]
     assert json.loads(data.attrs["versions"])["jax"] == jax.__version__
+
+
+def test_guarantees_say_what_they_bound(runs):
+    _, history, result = runs
+    data = dataset_of(history, result, dims=("confidence_scale", "seed"))
+    for certificate, about in zip(result.certificates, data.about.values, strict=True):
+        bounded = [s for s in Subject if certificate.name.startswith((f"{s} ", f"{s}, "))]
+        assert about == certificate.about == (bounded or [Subject.OTHER])[0], certificate.name
+    assert set(data.about.values) == set(Subject)
+    assert set(data.certificate_status.values.ravel()) <= set(Status)
+    assert data.probability.values.min() >= 0
 
 
 def test_policies_of_what_only_pads_are_nan(runs):
