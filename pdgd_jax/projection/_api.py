@@ -42,7 +42,8 @@ class ProjectionInfo(NamedTuple):
       residual: the largest violation of any part of the optimality conditions,
         $\max(\|Fq - b\|_\infty, \|q - \Pi_K(v + F^\top y)\|_\infty)$, by the point that is
         returned, or the rounding of $v + F^\top y$ if that is more: for targets of some $10^6$ it
-        is above the tolerance, in single precision of some hundred.
+        is above the tolerance, in single precision of some hundred. For "newton" also four times
+        the square of the distance that potentials which are too low may cause.
       iterations: of the solver.
       converged: whether the residual is within the tolerance. If not, the occupancy is feasible
         but not the projection, or NaN if the input made no sense.

@@ -208,10 +208,10 @@ class _Common(NamedTuple):
     """What the entries of a cone share: one number for each cone, `[...]`."""
 
     kind: Array  # TIGHT, OPEN where the ball does not bind, or APEX
-    level_u: Array  # q = u - level on the raised entries, and w and e there
+    mean_u: Array  # q = u - mean + w s on the raised entries, and w and e there
     weight_u: Array
     block_u: Array
-    level_d: Array  # likewise on the lowered ones
+    mean_d: Array  # likewise on the lowered ones
     weight_d: Array
     block_d: Array
     gain: Array
@@ -244,10 +244,10 @@ def _settle(sums: _PieceSums, cone: _Cone) -> _Common:
     mass = jnp.where(apex, 0, jnp.where(open_, cone.positive_mass, tight_mass))
     return _Common(
         kind=jnp.where(apex, APEX, jnp.where(open_, OPEN, TIGHT)).astype(mass.dtype),
-        level_u=jnp.where(open_, 0, mean_u - weight_u * mass),
+        mean_u=jnp.where(open_, 0, mean_u),
         weight_u=jnp.where(open_, per_positive, weight_u),
         block_u=jnp.sqrt(jnp.where(open_, per_positive, per_u)),
-        level_d=mean_d - weight_d * mass,
+        mean_d=mean_d,
         weight_d=weight_d,
         block_d=-jnp.sqrt(per_d),
         gain=jnp.where(apex, 0, jnp.where(open_, cone.positive_count, 1 / square)),
@@ -271,10 +271,12 @@ def _pieces_of(point: Array, center: Array, marks: _Marks, common: _Common) -> C
     tight = _one_where(each.kind == TIGHT, point)
     upper = tight * marks.raised + _one_where((each.kind == OPEN) & (point > 0), point)
     lower, inner = tight * marks.reduced, tight * marks.middle
-    shifted = point - upper * each.level_u - lower * each.level_d
+    weight = upper * each.weight_u + lower * each.weight_d + inner * center
+    # By differences first here, too: what a small radius lets pass would be lost in a level.
+    shifted = point - upper * each.mean_u - lower * each.mean_d
     return ConePieces(
-        value=jnp.where(upper + lower > 0, shifted, inner * center * each.mass),
-        weight=upper * each.weight_u + lower * each.weight_d + inner * center,
+        value=jnp.where(upper + lower > 0, shifted, 0) + weight * tight * each.mass,
+        weight=weight,
         block=upper * each.block_u + lower * each.block_d,
         gain=common.gain,
         mass=common.mass,

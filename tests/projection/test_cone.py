@@ -144,3 +144,12 @@ def test_a_radius_below_the_rounding_of_the_point_counts():
     # The rounding of a sum of numbers of the size of u, times the gain.
     bound = np.finfo(np.float32).eps * (1 + np.abs(u).max(0)) / (p**2).sum(0)
     assert (np.abs(mass - exact) <= bound).all()
+
+
+def test_what_a_small_radius_lets_pass_is_not_rounded_away():
+    """Here 4e-8 of the mass may go to an entry of size nine, whose rounding is ten times that."""
+    u, p = np.array([[0.4], [9.0]], np.float32), np.array([[1.0], [0.0]], np.float32)
+    h = np.array([1e-7], np.float32)
+    pieces = project(u, p, h, np.zeros(1, np.float32))
+    np.testing.assert_allclose(pieces.mass, 0.4, rtol=1e-5)
+    np.testing.assert_allclose(pieces.value[1], h * pieces.mass, rtol=1e-5)

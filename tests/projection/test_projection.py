@@ -211,6 +211,50 @@ def test_a_warm_start_changes_the_time_and_not_the_answer():
         np.testing.assert_allclose(result.occupancy, cold.occupancy, atol=1e-8)
 
 
+def too_low(tolerance, deepest):
+    """Problems whose projection is known, and starts with a potential that is too low.
+
+    Of two actions the second is worth its mass and the first exactly nothing. A little of what the
+    first would move, h, may go to a third state, which nothing leaves and no other action enters.
+    If its potential is low by D, the first action seems worth h D. It gets the mass h D / 4, of
+    which half the tolerance goes to the third state: h^2 D / 4.
+    """
+    layers = Layers.from_sizes((1, 3, 1), num_actions=2).pad_to(SHAPE)
+    state_mask, action_mask = np.array(layers.state_mask), np.array(layers.action_mask)
+    action_mask[1, :, 1] = False
+    target, center = np.zeros((2, *SHAPE, SHAPE[1]))
+    target[0, 0, 0] = -2
+    center[0, 0, 0, 0] = center[0, 0, 1, 1] = 1
+    center[1, :3, 0, 0] = 1
+    shared = (state_mask, action_mask, target, center)
+    depth = np.geomspace(3, deepest, LANES)
+    radius = np.zeros((LANES, *SHAPE))
+    radius[:, 0, 0, 0] = 2 * np.sqrt(2 * tolerance / depth)
+    potential = np.zeros((LANES, *SHAPE[:2]))
+    potential[:, 0, 0], potential[:, 1, 1], potential[:, 1, 2] = 2, 1, -depth
+    cold = jax.tree.map(lambda x: np.stack([x] * LANES), cold_start(layers))
+    problems = [*(np.stack([x] * LANES) for x in shared), radius]
+    projection = np.zeros_like(target)
+    projection[0, 0, 1, 1] = projection[1, 1, 0, 0] = 1
+    return problems, cold._replace(potential=potential), projection
+
+
+def test_a_potential_that_is_too_low_is_noticed_although_hardly_anything_enters():
+    """The distance was up to 0.01, with a residual below 1e-9."""
+    problems, start, projection = too_low(1e-9, deepest=1e6)
+    result = many(*problems, warm_start=start)
+    check_exact(problems, result, lanes=range(8))
+    assert np.abs(np.asarray(result.occupancy) - projection).max() < np.sqrt(1e-9) / 2
+
+
+@pytest.mark.slow
+def test_a_potential_that_is_too_low_is_noticed_in_float32():
+    problems, start, projection = too_low(1e-6, deepest=12)  # more is left to the slow loop anyway
+    result = jax.jit(jax.vmap(lane_of("newton")))(*in_float32(problems), start)
+    assert np.all(result.info.converged)
+    assert np.abs(np.asarray(result.occupancy) - projection).max() < np.sqrt(1e-6) / 2
+
+
 def test_the_start_follows_the_target():
     """Without the gains of the last solution, which predict how masses move, steps are more."""
     problems = batch(6, kind="near")

@@ -10,12 +10,12 @@ from jaxtyping import Array
 from pdgd_jax.projection._layout import Cones
 from pdgd_jax.projection._opening import margin_at, opened
 from pdgd_jax.projection._problem import Problem, entries_sum, per_lane, point_at
+from pdgd_jax.projection.newton._acceptance import measured
 from pdgd_jax.projection.newton._iteration import (
     Found,
     Guess,
     Iterate,
     evaluate,
-    measured,
     newton_point,
     select,
     unevaluated,

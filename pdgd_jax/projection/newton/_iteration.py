@@ -19,8 +19,8 @@ __all__ = [
     "Guess",
     "Iterate",
     "evaluate",
+    "excess_of",
     "local",
-    "measured",
     "newton_point",
     "select",
     "unevaluated",
@@ -78,7 +78,7 @@ class Found(NamedTuple):
         return (self.residual <= goal) & (self.rounding <= goal)
 
 
-def _excess(cones: Cones, mass: Array, value: Array, last: Array) -> Array:
+def excess_of(cones: Cones, mass: Array, value: Array, last: Array) -> Array:
     """$F q - b$ of the masses and entries of the cones and the occupancy of the last layer."""
     outflow = per_state(mass, last)
     source = jnp.zeros_like(outflow[:1]).at[0, 0].set(1)
@@ -100,7 +100,7 @@ def evaluate(
     last = positive_part(cones.last + y[-1][:, None])
     # Rounding leaves the mass and the sum of what has it a little apart.
     value = positive_part(pieces.value) if exact else pieces.value
-    gradient = _excess(cones, entries_sum(value) if exact else pieces.mass, value, last)
+    gradient = excess_of(cones, entries_sum(value) if exact else pieces.mass, value, last)
     moved = jnp.abs(pieces.mass - pieces.mass_guess).reshape(-1, y.shape[-1])
     residual = jnp.maximum(jnp.abs(gradient).max((0, 1)), moved.max(0))
     share = options.rounding * jnp.finfo(y.dtype).eps
@@ -158,14 +158,6 @@ def select(lanes: Array, new: Tree, old: Tree) -> Tree:
         return jnp.where(per_lane(each, x.ndim), x, y)
 
     return jax.tree.map(pick, new, old)
-
-
-def measured(cones: Cones, found: Found) -> Found:
-    """With the flow of what is returned in the residual, not that of the iterate."""
-    value = positive_part(found.value)
-    excess = _excess(cones, entries_sum(value), value, found.last)
-    residual = jnp.maximum(found.residual, jnp.abs(excess).max((0, 1)))
-    return found._replace(residual=residual)
 
 
 class _Local(NamedTuple):

@@ -41,8 +41,9 @@ class NewtonOptions:
         is off by at most half of it. If larger, lanes that are as exact as their target can be
         count as undone; if smaller, lanes count as done that are not.
       negligible: rounding below this share of the tolerance is not seen in the flow of the point
-        that is returned, which is then not measured. If larger, a residual above the tolerance may
-        be reported as below; if smaller, more flows are measured.
+        that is returned, and a residual below it, times the size of the potentials, does no harm.
+        The point is then not looked at again. If larger, a residual above the tolerance may be
+        reported as below; if smaller, more points are looked at.
       opened: the share of the residual that may leave a state because it was opened. It matters
         little then. If larger, what leaves such states keeps the residual from falling; if much
         smaller, the margin is below rounding and the Hessian singular.

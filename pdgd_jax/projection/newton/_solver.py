@@ -14,7 +14,7 @@ loops solve it:
    system of these pieces: one classification and one block tridiagonal solve, no line search. It is
    a Newton method on a piecewise linear system, so that it ends exactly once the pieces are right;
    from a warm start (`_start.py`) that takes a few steps, most of them in single precision if the
-   problem is not small.
+   problem is not small. `_acceptance.py` judges what it ends with.
 2. **Globalised** (`_fallback.py`): exact cone projections, potentials at which something can leave
    every state, so that the Hessian is regular, and steps that are shortened until $f$ decreases
    (`_linesearch.py`). It runs only if the first left a lane undone, and begins without potentials,
@@ -41,16 +41,18 @@ from pdgd_jax.projection._confidence import ConfidenceSet
 from pdgd_jax.projection._layout import MIN_LAYERS, Cones, assemble
 from pdgd_jax.projection._problem import Problem, entries_last, feasible_point, per_lane
 from pdgd_jax.projection._xla import fence
+from pdgd_jax.projection.newton._acceptance import accepted
 from pdgd_jax.projection.newton._batching import Batched, Lanes, merging
 from pdgd_jax.projection.newton._fallback import in_double
-from pdgd_jax.projection.newton._iteration import Found, Guess, local, measured, select
+from pdgd_jax.projection.newton._iteration import Found, Guess, local, select
 from pdgd_jax.projection.newton._options import DEFAULT, NewtonOptions
 from pdgd_jax.projection.newton._start import WarmStart, init, mean_target, predict, roughly
 
 __all__ = ["make_solver", "solver"]
 
-# The square of the distance to the projection is at most the residual times how far the potentials
-# are off, which in states that hardly anything enters may be much: 1e-6 keeps it below 1e-3.
+# The distance to the projection is at most L times the sum of the residuals of all states, and half
+# the root of the tolerance where nothing leaves some state (`_acceptance.py`): 1e-6 keeps it below
+# 1e-3.
 TOLERANCE = (1e-6, 1e-9)  # in float32 and float64
 
 
@@ -94,8 +96,7 @@ def _find(
 ) -> Found:
     """Local and, where these leave lanes undone, globalised steps."""
     found = local(options, cones, start, goal)
-    sure = (found.residual <= goal) & (found.rounding <= options.negligible * goal)
-    found = lax.cond(sure.all(), lambda cones, found: found, measured, cones, found)
+    found = accepted(options, problem, cones, found, goal)
     lanes = ~found.within(goal)
     return lax.cond(
         lanes.any(),
