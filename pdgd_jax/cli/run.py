@@ -1,6 +1,5 @@
 """`pdgd run`."""
 
-import warnings
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,7 +28,6 @@ from pdgd_jax.cli.options import (
 from pdgd_jax.cli.output import print_json
 from pdgd_jax.cli.summary import check_out, print_summary, saving
 from pdgd_jax.learners import make_learner
-from pdgd_jax.models import EpisodesWarning
 from pdgd_jax.results import process_name, summarise
 from pdgd_jax.simulation import use_cores
 from pdgd_jax.sweeps import SweepProgress, SweepState, cost_of_run, sweep
@@ -198,8 +196,7 @@ def _played(
                     rate=f"{report.speed:,.0f} episodes/s" if report.speed else "",
                 )
 
-        with saving(out) as folder, warnings.catch_warnings():
-            warnings.simplefilter("ignore", EpisodesWarning)  # it was said before
+        with saving(out) as folder:
             data = sweep(
                 configuration,
                 out=folder,

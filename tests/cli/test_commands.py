@@ -354,6 +354,25 @@ def test_a_file_is_replaced_only_by_force(pdgd, stopped, tmp_path):
     assert list(tmp_path.iterdir()) == [out]
 
 
+def test_results_are_replaced_only_by_force_and_only_by_results(pdgd, tmp_path, monkeypatch):
+    out = tmp_path / "result"
+    few = ("run", "two-phase", "--learner", "uniform", "--seeds", "1", "--episodes", "4")
+    words = (*few, "--out", str(out))
+    assert pdgd(*words)[0] == 0
+    assert "exists already" in pdgd(*words)[2]
+    assert pdgd(*words, "--key", "7", "--force")[0] == 0
+    assert open_results(out).attrs["key"] == 7
+    monkeypatch.setattr("pdgd_jax.sweeps._folder.Store.save_results", _fails)
+    code, _, err = pdgd(*words, "--key", "8", "--force")
+    assert (code, err) == (2, "in the midst.\n")
+    assert open_results(out).attrs["key"] == 7  # as long as there is nothing better
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def _fails(*_):
+    raise ValueError("in the midst.")
+
+
 @pytest.fixture(scope="module")
 def uniform_run():
     """A learner that has neither multipliers nor epochs, against an adversary."""
