@@ -87,8 +87,9 @@ def sweep(
         cluster = _joined(coordinator, num_processes, process_id, say)
     if devices is not None:
         local_devices(devices)
+    cut: dict[str, Any] = {"width": width, "save_every": save_every}
     if dry_run:
-        plan = plan_of(asked, width=width, save_every=save_every)
+        plan = plan_of(asked, **cut)
         cost = cost_of(plan, devices)
         facts = plan.facts() | {"cost": cost.facts()}
         print_json(facts) if as_json else print_plan(Console(), plan, cost)
@@ -97,15 +98,7 @@ def sweep(
     leads = cluster is None or cluster.process == 0
     console = Console(stderr=True, quiet=as_json or not leads)
     begin = time.perf_counter()
-    data, plan = _played(
-        console,
-        asked,
-        out=out,
-        devices=devices,
-        cluster=cluster,
-        width=width,
-        save_every=save_every,
-    )
+    data, plan = _played(console, asked, out=out, devices=devices, cluster=cluster, **cut)
     if leads:
         facts = _facts(data, plan, out, time.perf_counter() - begin)
         print_json(facts) if as_json else _print_results(Console(), facts)
