@@ -239,7 +239,6 @@ def _settle(sums: _PieceSums, cone: _Cone) -> _Common:
     gap = (mean_u - weight_u * guess) - (mean_d - weight_d * guess)
     crossed = (up.entries > 0) & (down.entries > 0) & (gap < -rounding)
     open_ = slack | crossed
-
     per_positive = 1 / jnp.maximum(cone.positive_count, 1)
     mass = jnp.where(apex, 0, jnp.where(open_, cone.positive_mass, tight_mass))
     return _Common(
@@ -316,7 +315,6 @@ def classify(point: Array, center: Array, half_radius: Array, mass: Array) -> Co
     # No mass is smaller than the support: |q| is the largest u.P / |P| of all P in the ball, and
     # |P| <= 1. Guesses far below it would be lost in the rounding of u, and could look settled.
     guess = _larger(jnp.where(mass > 0, mass, unknown), support - rounding)
-
     middle = center * guess[None]
     moved, kept = radius * guess[None], (1 - radius) * guess[None]
     piece = fence(_compare, point, middle, moved, kept, radius)
@@ -337,8 +335,7 @@ def classify(point: Array, center: Array, half_radius: Array, mass: Array) -> Co
         rounding=rounding,
         guess=guess,
     )
-    marks = _Marks(raised, middle, reduced)
-    return _pieces_of(point, center, marks, fence(_settle, sums, cone))
+    return _pieces_of(point, center, _Marks(raised, middle, reduced), fence(_settle, sums, cone))
 
 
 class _MassSearch(NamedTuple):
