@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pdgd_jax._internal.files import ASIDE
-from pdgd_jax._internal.names import nearest
+from pdgd_jax._internal.registry import nearest
 
 if TYPE_CHECKING:
     import xarray

@@ -9,6 +9,7 @@ from pdgd_jax.instances._options import kind_of, takes_text, written
 from pdgd_jax.instances._random import random
 from pdgd_jax.instances._recommender import recommender
 from pdgd_jax.instances._registry import (
+    INSTANCES,
     builder_of,
     check_option,
     check_value,
@@ -24,6 +25,7 @@ from pdgd_jax.instances._streaming import streaming
 from pdgd_jax.instances._two_phase import two_phase
 
 __all__ = [
+    "INSTANCES",
     "bidding",
     "builder_of",
     "check_option",

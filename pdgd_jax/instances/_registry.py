@@ -4,11 +4,12 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from pdgd_jax._internal.names import nearest
+from pdgd_jax._internal.registry import Registry, nearest
 from pdgd_jax.instances._options import options_of_builder, value_of
 from pdgd_jax.models import CMDP
 
 __all__ = [
+    "INSTANCES",
     "builder_of",
     "check_option",
     "check_value",
@@ -22,11 +23,14 @@ __all__ = [
 
 Builder = Callable[..., CMDP]
 
-_BUILDERS: dict[str, Builder] = {}
+INSTANCES = Registry[Builder]("instance", group="pdgd_jax.instances")
 
 
 def register(name: str, builder: Builder) -> None:
     """Make a CMDP available as `make(name)`, here and on the command line.
+
+    An installed package does so without a call: by an entry point of the group
+    `pdgd_jax.instances`, whose name is that of the instance and whose object is the builder.
 
     Args:
       name: a new name.
@@ -45,14 +49,12 @@ def register(name: str, builder: Builder) -> None:
       CMDP(sizes=(1, 2, 2, 2, 1), num_actions=3, num_constraints=1,
            rewards=Bernoulli, constraints=Bernoulli)
     """
-    if name in _BUILDERS and _BUILDERS[name] is not builder:
-        raise ValueError(f"an instance named {name!r} is registered already.")
-    _BUILDERS[name] = builder
+    INSTANCES.add(name, builder)
 
 
 def registered() -> tuple[str, ...]:
     """The names that `make` knows, in alphabetical order."""
-    return tuple(sorted(_BUILDERS))
+    return tuple(sorted(INSTANCES))
 
 
 def make(name: str, /, **options: Any) -> CMDP:
@@ -131,12 +133,7 @@ def check_value(name: str, option: str, value: Any) -> Any:
 
 def builder_of(name: str) -> Builder:
     """The function behind a name."""
-    if name not in _BUILDERS:
-        raise ValueError(
-            f"unknown instance {name!r}{nearest(name, registered())}; "
-            f"the instances are {', '.join(registered())}."
-        )
-    return _BUILDERS[name]
+    return INSTANCES.get(name)
 
 
 def options_of(name: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from pdgd_jax.learners._base import Info, Learner, Rates, Setting, check_fits, c
 from pdgd_jax.learners._fixed import best_feasible, fixed_policy, most_feasible, uniform
 from pdgd_jax.learners._rates import RATES, rates_of
 from pdgd_jax.learners._registry import (
+    LEARNERS,
     SETTINGS,
     make_learner,
     register_learner,
@@ -14,6 +15,7 @@ from pdgd_jax.learners.primal_dual._pdgd_ops import pdgd_ops
 from pdgd_jax.learners.primal_dual._uc_o_gdps import uc_o_gdps
 
 __all__ = [
+    "LEARNERS",
     "RATES",
     "SETTINGS",
     "Info",

@@ -13,12 +13,14 @@ paper's own two bounds: $L C + U_2 / (2C)$ over $C$, and the dual player's regre
 multiplier of norm one over $\eta$. "theory" is for checking theorems, "tuned" for use.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from pdgd_jax._internal.pytree import is_concrete
+from pdgd_jax._internal.registry import Registry
 from pdgd_jax.learners._base import Rates
 from pdgd_jax.models import Layers
 
@@ -43,7 +45,11 @@ def tuned(layers: Layers, num_constraints: int, num_episodes: Any, delta: Any) -
     return Rates(jnp.sqrt(triples / (2 * L)), eta)
 
 
-RATES = {"theory": theory, "tuned": tuned}
+RATES = Registry[Callable[[Layers, int, Any, Any], Rates]](
+    "rates", listing="they are {quoted}, or a pair (C, eta) of positive numbers."
+)
+RATES.add("theory", theory)
+RATES.add("tuned", tuned)
 
 
 def rates_of(
@@ -62,12 +68,7 @@ def rates_of(
       ValueError: if there is no such name, or a constant is not positive.
     """
     if isinstance(rates, str):
-        if rates not in RATES:
-            raise ValueError(
-                f"unknown rates {rates!r}; they are {', '.join(map(repr, RATES))}, or a pair "
-                "(C, eta) of positive numbers."
-            )
-        return RATES[rates](layers, num_constraints, num_episodes, delta)
+        return RATES.get(rates)(layers, num_constraints, num_episodes, delta)
     try:
         primal, dual = rates
     except (TypeError, ValueError):

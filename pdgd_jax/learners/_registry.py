@@ -4,25 +4,35 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from pdgd_jax._internal.names import nearest
+from pdgd_jax._internal.registry import Registry, nearest
 from pdgd_jax.learners._base import Learner
 from pdgd_jax.learners._fixed import best_feasible, most_feasible, uniform
 from pdgd_jax.learners.primal_dual._pdgd_ops import pdgd_ops
 from pdgd_jax.learners.primal_dual._uc_o_gdps import uc_o_gdps
 from pdgd_jax.models import CMDP
 
-__all__ = ["SETTINGS", "make_learner", "register_learner", "registered_learners", "settings_of"]
+__all__ = [
+    "LEARNERS",
+    "SETTINGS",
+    "make_learner",
+    "register_learner",
+    "registered_learners",
+    "settings_of",
+]
 
 Builder = Callable[..., Learner]
 
 # What the command line and a configuration offer to every learner.
 SETTINGS = ("delta", "rates", "confidence_scale", "solver")
 
-_BUILDERS: dict[str, Builder] = {}
+LEARNERS = Registry[Builder]("learner", group="pdgd_jax.learners")
 
 
 def register_learner(name: str, builder: Builder) -> None:
     """Make a learner available by name: to `make_learner`, the command line and configurations.
+
+    An installed package does so without a call: by an entry point of the group
+    `pdgd_jax.learners`.
 
     Args:
       name: a new name.
@@ -39,14 +49,12 @@ def register_learner(name: str, builder: Builder) -> None:
       >>> "greedy" in learners.registered_learners()
       True
     """
-    if name in _BUILDERS and _BUILDERS[name] is not builder:
-        raise ValueError(f"a learner named {name!r} is registered already.")
-    _BUILDERS[name] = builder
+    LEARNERS.add(name, builder)
 
 
 def registered_learners() -> tuple[str, ...]:
     """The names that `make_learner` knows: those of this package first."""
-    return tuple(_BUILDERS)
+    return LEARNERS.names()
 
 
 def make_learner(name: str, cmdp: CMDP, num_episodes: Any, **settings: Any) -> Learner:
@@ -78,17 +86,12 @@ def make_learner(name: str, cmdp: CMDP, num_episodes: Any, **settings: Any) -> L
                 f"the settings are {', '.join(known)}."
             )
     useful = {setting: value for setting, value in settings.items() if setting in taken}
-    return _BUILDERS[name](cmdp, num_episodes, **useful)
+    return LEARNERS.get(name)(cmdp, num_episodes, **useful)
 
 
 def settings_of(name: str) -> dict[str, Any]:
     """The settings that a learner has a use for, with their defaults."""
-    if name not in _BUILDERS:
-        raise ValueError(
-            f"unknown learner {name!r}{nearest(name, _BUILDERS)}; "
-            f"the learners are {', '.join(_BUILDERS)}."
-        )
-    parameters = list(inspect.signature(_BUILDERS[name]).parameters.values())
+    parameters = list(inspect.signature(LEARNERS.get(name)).parameters.values())
     return {parameter.name: parameter.default for parameter in parameters[2:]}
 
 

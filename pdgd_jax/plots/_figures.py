@@ -2,10 +2,11 @@
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from pdgd_jax._internal.registry import Registry
 from pdgd_jax.plots import _curves, _models
 from pdgd_jax.plots._certificates import certificates
 from pdgd_jax.plots._horizons import horizons
@@ -41,42 +42,28 @@ class Figure:
         return tuple(inspect.signature(self.draw).parameters)
 
 
-_OURS: Mapping[str, Figure] = {
-    "regret": Figure(_curves.regret, in_panels=True),
-    "violation": Figure(_curves.violation, in_panels=True),
-    "positive-violation": Figure(_curves.positive_violation, in_panels=True),
-    "multipliers": Figure(_curves.multipliers, in_panels=True),
-    "reward": Figure(_curves.reward, in_panels=True),
-    "tradeoff": Figure(tradeoff, in_panels=True),
-    "horizons": Figure(horizons, all_horizons=True),
-    "radius": Figure(_curves.radius, in_panels=True),
-    "solver": Figure(_curves.solver),
-    "certificates": Figure(certificates, all_horizons=True),
-    "policy": Figure(_models.policy, of_an_instance=True),
-    "occupancy": Figure(_models.occupancy, of_an_instance=True),
-    "grid": Figure(_models.grid, of_an_instance=True),
-}
+def _of_quantities() -> dict[str, Figure]:
+    """One for each quantity of the table that has a curve."""
+    found: dict[str, Figure] = {}
+    for name, quantity in QUANTITIES.items():
+        if quantity.curve is not None:
+            figure = quantity.curve.figure or name.replace("_", "-")
+            found.setdefault(figure, Figure(partial(_curves.curve, name=name), in_panels=True))
+    return found
 
 
-class _Figures(Mapping[str, Figure]):
-    """Those above, and one for each quantity of the table that is drawn by none of them."""
-
-    def _all(self) -> dict[str, Figure]:
-        found = dict(_OURS)
-        for name, quantity in QUANTITIES.items():
-            if quantity.curve is not None:
-                figure = quantity.curve.figure or name.replace("_", "-")
-                found.setdefault(figure, Figure(partial(_curves.curve, name=name), in_panels=True))
-        return found
-
-    def __getitem__(self, name: str) -> Figure:
-        return self._all()[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._all())
-
-    def __len__(self) -> int:
-        return len(self._all())
-
-
-FIGURES = _Figures()
+# Those below, and one for each quantity that is drawn by none of them.
+FIGURES = Registry[Figure]("figure", listing="there are {names}.", more=_of_quantities)
+FIGURES.add("regret", Figure(_curves.regret, in_panels=True))
+FIGURES.add("violation", Figure(_curves.violation, in_panels=True))
+FIGURES.add("positive-violation", Figure(_curves.positive_violation, in_panels=True))
+FIGURES.add("multipliers", Figure(_curves.multipliers, in_panels=True))
+FIGURES.add("reward", Figure(_curves.reward, in_panels=True))
+FIGURES.add("tradeoff", Figure(tradeoff, in_panels=True))
+FIGURES.add("horizons", Figure(horizons, all_horizons=True))
+FIGURES.add("radius", Figure(_curves.radius, in_panels=True))
+FIGURES.add("solver", Figure(_curves.solver))
+FIGURES.add("certificates", Figure(certificates, all_horizons=True))
+FIGURES.add("policy", Figure(_models.policy, of_an_instance=True))
+FIGURES.add("occupancy", Figure(_models.occupancy, of_an_instance=True))
+FIGURES.add("grid", Figure(_models.grid, of_an_instance=True))

@@ -1,20 +1,21 @@
 """A process of a named kind around given means, so that an instance can be had in every setting."""
 
+from collections.abc import Callable
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import ArrayLike, Float
 
+from pdgd_jax._internal.registry import Registry
 from pdgd_jax.processes._adversarial import Adaptive, Corrupted, Drift, Phases
 from pdgd_jax.processes._base import Process, check_values
 from pdgd_jax.processes._stochastic import Bernoulli, Beta, ClippedGaussian, Constant, UniformNoise
 
 __all__ = ["KINDS", "around"]
 
-KINDS = (
-    "constant", "bernoulli", "beta", "gaussian", "uniform",  # stochastic
-    "phases", "drift", "corrupted", "adaptive",  # adversarial
-)  # fmt: skip
+# From means, as a NumPy array, to a process around them.
+KINDS = Registry[Callable[[Any], Process]]("kind of process", listing="the kinds are {names}.")
 
 
 def around(means: Float[ArrayLike, "..."], kind: str) -> Process:
@@ -30,28 +31,45 @@ def around(means: Float[ArrayLike, "..."], kind: str) -> Process:
       means: `[L, S, A]` for a reward, `[m, L, S, A]` for constraints.
       kind: one of `KINDS`.
     """
-    if kind not in KINDS:
-        raise ValueError(f"unknown kind of process {kind!r}; the kinds are {', '.join(KINDS)}.")
-    values, (low, high) = check_values("means", means)
-    if kind in _STOCHASTIC:
-        return _STOCHASTIC[kind](values)
-    host: Any = np.asarray(means)
-    if kind == "corrupted":
-        return Corrupted(Bernoulli(values), Constant(low + high - host))
-    if kind == "adaptive":
-        return Adaptive(values, strength=0.3)
-    turn = np.where(np.arange(host.shape[-1]) % 2 == 0, 0.5, -0.5)
-    swing = turn * np.minimum(host - low, high - host)
-    if kind == "phases":
-        both: Any = np.stack([host + swing, host - swing])
-        return Phases(both, period=100, schedule="doubling")
-    return Drift(host, swing)
+    build = KINDS.get(kind)
+    check_values("means", means)
+    return build(np.asarray(means))
 
 
-_STOCHASTIC: dict[str, Any] = {
-    "constant": Constant,
-    "bernoulli": Bernoulli,
-    "beta": Beta,
-    "gaussian": ClippedGaussian,
-    "uniform": UniformNoise,
-}
+def _phases(means: np.ndarray) -> Process:
+    swing = _swing(means)
+    both = jnp.asarray(np.stack([means + swing, means - swing]))
+    return Phases(both, period=100, schedule="doubling")
+
+
+def _drift(means: np.ndarray) -> Process:
+    return Drift(jnp.asarray(means), jnp.asarray(_swing(means)))
+
+
+def _corrupted(means: np.ndarray) -> Process:
+    _, (low, high) = check_values("means", means)
+    return Corrupted(Bernoulli(jnp.asarray(means)), Constant(jnp.asarray(low + high - means)))
+
+
+def _adaptive(means: np.ndarray) -> Process:
+    return Adaptive(jnp.asarray(means), strength=0.3)
+
+
+def _swing(means: np.ndarray) -> np.ndarray:
+    """Half the distance to the nearer bound, upwards for even and downwards for odd actions."""
+    _, (low, high) = check_values("means", means)
+    turn = np.where(np.arange(means.shape[-1]) % 2 == 0, 0.5, -0.5)
+    return turn * np.minimum(means - low, high - means)
+
+
+# Stochastic.
+KINDS.add("constant", Constant)
+KINDS.add("bernoulli", Bernoulli)
+KINDS.add("beta", Beta)
+KINDS.add("gaussian", ClippedGaussian)
+KINDS.add("uniform", UniformNoise)
+# Adversarial.
+KINDS.add("phases", _phases)
+KINDS.add("drift", _drift)
+KINDS.add("corrupted", _corrupted)
+KINDS.add("adaptive", _adaptive)

@@ -10,7 +10,6 @@ $(F^\top y)(x,a,x') = y(x) - y(x')$, the optimality conditions are $q = \Pi_K(v 
 $F q = b$.
 """
 
-import importlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -21,6 +20,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from pdgd_jax._internal.memory import spare_bytes
 from pdgd_jax._internal.pytree import is_concrete, on_host
+from pdgd_jax._internal.registry import Registry
 from pdgd_jax.models import Layers
 from pdgd_jax.projection._confidence import ConfidenceSet
 
@@ -85,35 +85,29 @@ class Solver(NamedTuple):
     tolerance: tuple[float, float]
 
 
-# The module and the name in it, imported when asked for: all but the first need jaxopt.
-SOLVERS: dict[str, str | Solver] = {
-    "newton": "pdgd_jax.projection.newton:solver",
-    "osqp": "pdgd_jax.projection.jaxopt:osqp",
-    "osqp-bare": "pdgd_jax.projection.jaxopt:osqp_bare",
-    "projected_gradient": "pdgd_jax.projection.jaxopt:projected_gradient",
-    "projected_gradient-bare": "pdgd_jax.projection.jaxopt:projected_gradient_bare",
-}
+SOLVERS = Registry[Solver](
+    "solver", group="pdgd_jax.solvers", valid=lambda thing: isinstance(thing, Solver)
+)
+# Imported when asked for: all but the first need jaxopt.
+SOLVERS.add_lazy("newton", "pdgd_jax.projection.newton:solver")
+SOLVERS.add_lazy("osqp", "pdgd_jax.projection.jaxopt:osqp")
+SOLVERS.add_lazy("osqp-bare", "pdgd_jax.projection.jaxopt:osqp_bare")
+SOLVERS.add_lazy("projected_gradient", "pdgd_jax.projection.jaxopt:projected_gradient")
+SOLVERS.add_lazy("projected_gradient-bare", "pdgd_jax.projection.jaxopt:projected_gradient_bare")
 
 
 def solver_of(solver: str | Solver) -> Solver:
     """The solver of a name, or the solver itself."""
-    if isinstance(solver, Solver):
-        return solver
-    if solver not in SOLVERS:
-        raise ValueError(f"unknown solver {solver!r}; the solvers are {', '.join(SOLVERS)}.")
-    home = SOLVERS[solver]
-    if isinstance(home, Solver):
-        return home
-    module, attribute = home.split(":")
-    found: Solver = getattr(importlib.import_module(module), attribute)
-    return found
+    return solver if isinstance(solver, Solver) else SOLVERS.get(solver)
 
 
 def register_solver(name: str, solver: Solver) -> None:
-    """Make a solver available by name: to `project`, learners, the command line, configurations."""
-    if SOLVERS.get(name, solver) is not solver:
-        raise ValueError(f"a solver named {name!r} is registered already.")
-    SOLVERS[name] = solver
+    """Make a solver available by name: to `project`, learners, the command line, configurations.
+
+    An installed package does so without a call: by an entry point of the group
+    `pdgd_jax.solvers`.
+    """
+    SOLVERS.add(name, solver)
 
 
 def cold_start(layers: Layers, solver: str | Solver = "newton", dtype: Any = float) -> Any:

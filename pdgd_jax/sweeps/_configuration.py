@@ -35,12 +35,12 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from pdgd_jax._internal.names import nearest
+from pdgd_jax._internal.registry import nearest
 from pdgd_jax.instances import builder_of, check_value, make_for
 from pdgd_jax.learners import RATES, registered_learners
 from pdgd_jax.models import CMDP
@@ -452,7 +452,7 @@ def _rates(path: KeyPath, value: Any) -> Rates:
     )
 
 
-def _one_of(what: str, known: Sequence[str] | Mapping[str, Any]) -> Callable[[KeyPath, Any], str]:
+def _one_of(what: str, known: Collection[str]) -> Callable[[KeyPath, Any], str]:
     def check(path: KeyPath, value: Any) -> str:
         if not isinstance(value, str) or value not in known:
             hint = nearest(value, known) if isinstance(value, str) else ""

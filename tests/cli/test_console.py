@@ -13,8 +13,8 @@ import time
 import pytest
 
 from pdgd_jax.cli import entry, options, output
-from pdgd_jax.instances import _registry as registry
-from pdgd_jax.learners import _registry as learner_registry
+from pdgd_jax.instances import INSTANCES
+from pdgd_jax.learners import LEARNERS
 
 COMMANDS = [command.name or command.callback.__name__ for command in entry.app.registered_commands]
 
@@ -209,8 +209,8 @@ def test_a_module_of_ones_own_is_imported_first(pdgd, tmp_path, monkeypatch):
     (tmp_path / "module_of_mine.py").write_text(textwrap.dedent(MODULE))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr("pdgd_jax.instances._registry._BUILDERS", {})
-    code, out, _ = pdgd("--import", "module_of_mine", "instances", "compiled")
+    with INSTANCES.temporarily(alone=True):
+        code, out, _ = pdgd("--import", "module_of_mine", "instances", "compiled")
     assert code == 0
     assert "Never comes back, and Python is not asked." in out
     code, out, err = pdgd("--import", "module_of_nobody", "instances")
@@ -223,7 +223,6 @@ def module(tmp_path, monkeypatch):
     """A module of the user's, `own_module`, with this text; what it registers is forgotten."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(registry, "_BUILDERS", {"grid": registry._BUILDERS["grid"]})
     monkeypatch.setattr("pdgd_jax.cli.users._MODULES", set())
     monkeypatch.delenv("PDGD_DEBUG", raising=False)
 
@@ -233,7 +232,8 @@ def module(tmp_path, monkeypatch):
         sys.modules.pop("own_module", None)
         return ("--import", "own_module")
 
-    yield write
+    with INSTANCES.temporarily({"grid": INSTANCES["grid"]}, alone=True), LEARNERS.temporarily():
+        yield write
     sys.modules.pop("own_module", None)
 
 
@@ -377,7 +377,6 @@ def test_whole_numbers_may_be_large_or_written_as_floats():
 def test_a_learner_of_ones_own_that_fails_in_a_sweep_shows_its_line(
     pdgd, module, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("pdgd_jax.learners._registry._BUILDERS", dict(learner_registry._BUILDERS))
     words = module("""
         from pdgd_jax import register_learner
         def refuses(cmdp, num_episodes):

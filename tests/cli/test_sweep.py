@@ -98,11 +98,11 @@ BOTH = TINY.replace('"theory"', '["theory", "tuned"]').replace(
 
 @pytest.fixture
 def quick():
-    from pdgd_jax.projection import SOLVERS, register_solver
+    from pdgd_jax.projection import SOLVERS
     from tests.conftest import QUICK
 
-    if "quick" not in SOLVERS:
-        register_solver("quick", QUICK)
+    with SOLVERS.temporarily({"quick": QUICK}):
+        yield
 
 
 @pytest.mark.slow
@@ -240,20 +240,19 @@ def test_status_reads_files_alone(tiny, call):
 def test_projections_that_fail_are_said_loudly(tiny, call):
     import jax.numpy as jnp
 
-    from pdgd_jax.projection import SOLVERS, register_solver
+    from pdgd_jax.projection import SOLVERS
     from tests.conftest import QUICK
 
     def hopeless(*given):
         result = QUICK.solve(*given)
         return result._replace(info=result.info._replace(converged=jnp.zeros((), bool)))
 
-    if "hopeless" not in SOLVERS:
-        register_solver("hopeless", QUICK._replace(solve=hopeless))
     text = TINY.replace('["most-feasible"]', '"pdgd-ops"\nsolver = "hopeless"')
     (tiny / "tiny.toml").write_text(text)
-    shown = call("sweep", "tiny.toml")
-    assert "240 projections did not converge" in shown.err
-    assert "240 projections did not converge" in call("status", "tiny-sweep").out
+    with SOLVERS.temporarily({"hopeless": QUICK._replace(solve=hopeless)}):
+        shown = call("sweep", "tiny.toml")
+        assert "240 projections did not converge" in shown.err
+        assert "240 projections did not converge" in call("status", "tiny-sweep").out
 
 
 @pytest.mark.parametrize(

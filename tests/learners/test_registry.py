@@ -2,16 +2,15 @@ import chex
 import pytest
 
 from pdgd_jax import Learner, learners, make, make_learner, pdgd_ops, register_learner
-from pdgd_jax.learners._registry import _BUILDERS
 from pdgd_jax.projection import SOLVERS, register_solver, solver_of
 from tests.conftest import QUICK
 
 
 @pytest.fixture(autouse=True)
-def forgotten(monkeypatch):
+def forgotten():
     """What a test registers is forgotten after it."""
-    monkeypatch.setattr("pdgd_jax.learners._registry._BUILDERS", dict(_BUILDERS))
-    monkeypatch.setattr("pdgd_jax.projection._api.SOLVERS", dict(SOLVERS))
+    with learners.LEARNERS.temporarily(), SOLVERS.temporarily():
+        yield
 
 
 @pytest.mark.parametrize("name", learners.registered_learners())
@@ -53,6 +52,14 @@ def test_mistakes_are_answered_with_what_is_near():
         make_learner("pdgd", cmdp, 10)
     with pytest.raises(ValueError, match=r"no setting 'detla' \(did you mean 'delta'\?\)"):
         make_learner("uniform", cmdp, 10, detla=0.1)
+
+
+def test_a_solver_and_rates_that_are_mistyped_are_answered_too():
+    cmdp = make("two-phase")
+    with pytest.raises(ValueError, match=r"unknown solver 'newtn' \(did you mean 'newton'\?\)"):
+        make_learner("pdgd-ops", cmdp, 10, solver="newtn")
+    with pytest.raises(ValueError, match=r"unknown rates 'tund' \(did you mean 'tuned'\?\); they"):
+        make_learner("pdgd-ops", cmdp, 10, rates="tund")
 
 
 def test_a_solver_of_ones_own():

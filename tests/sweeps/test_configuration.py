@@ -6,8 +6,8 @@ from importlib import resources
 
 import pytest
 
-from pdgd_jax import CMDP, make, oracle
-from pdgd_jax.instances import _registry as registry
+from pdgd_jax import CMDP, make, oracle, register
+from pdgd_jax.instances import INSTANCES
 from pdgd_jax.learners import registered_learners
 from pdgd_jax.sweeps import Configuration, builtin_names, read_configuration
 
@@ -305,7 +305,14 @@ def test_names_that_look_like_paths_are_only_names(read):
     assert configuration.instances[1].label == "/etc/passwd"
 
 
-def test_instances_are_built_with_file_and_line_for_what_only_they_know(read, monkeypatch):
+@pytest.fixture
+def forgotten():
+    """What a test registers is forgotten after it."""
+    with INSTANCES.temporarily():
+        yield
+
+
+def test_instances_are_built_with_file_and_line_for_what_only_they_know(read, forgotten):
     horizons = []
 
     built = make("two-phase")
@@ -316,7 +323,7 @@ def test_instances_are_built_with_file_and_line_for_what_only_they_know(read, mo
         horizons.append(num_episodes)
         return built
 
-    monkeypatch.setitem(registry._BUILDERS, "fickle", fickle)
+    register("fickle", fickle)
     head = '[[instance]]\nmake = "fickle"\n\n[[instance]]\nmake = "fickle"\n'
     first, second = read(head + "num_episodes = 5").instances
     assert first.build(70) == second.build(70) == built
@@ -327,7 +334,7 @@ def test_instances_are_built_with_file_and_line_for_what_only_they_know(read, mo
     (odd,) = Configuration.from_dict({"instance": [{"make": "random", "sizes": 3}]}).instances
     with pytest.raises(ValueError, match=r"^instance 'random': sizes must name at least two layer"):
         odd.build(1)
-    monkeypatch.setitem(registry._BUILDERS, "empty", lambda: None)
+    register("empty", lambda: None)
     (empty,) = Configuration.from_dict({"instance": [{"make": "empty"}]}).instances
     with pytest.raises(ValueError, match="the builder of 'empty' must return a CMDP; got None"):
         empty.build(1)

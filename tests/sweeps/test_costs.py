@@ -104,12 +104,11 @@ def test_memory_grows_by_what_a_lane_holds():
 
 
 def test_what_was_not_measured_is_not_estimated():
-    from pdgd_jax.projection import SOLVERS, register_solver
+    from pdgd_jax.projection import SOLVERS
     from tests.conftest import QUICK
 
-    if "quick" not in SOLVERS:
-        register_solver("quick", QUICK)
-    found = cost(solver="quick")
+    with SOLVERS.temporarily({"quick": QUICK}):
+        found = cost(solver="quick")
     assert found.seconds is None
     assert "for how long is not measured for solver 'quick'" in cost_in_words(found)
     assert costs.constants_of("my-own", "newton") is None

@@ -11,8 +11,8 @@ import xarray
 from jax.tree_util import Partial
 
 from pdgd_jax import Configuration, evaluate, make, register_learner, run, sweep
-from pdgd_jax.learners import Info, Learner, Setting, make_learner
-from pdgd_jax.projection import SOLVERS, register_solver
+from pdgd_jax.learners import LEARNERS, Info, Learner, Setting, make_learner
+from pdgd_jax.projection import SOLVERS
 from pdgd_jax.results import QUANTITIES
 from pdgd_jax.simulation import as_arrays, from_arrays, local_devices
 from pdgd_jax.sweeps import Interrupted, StoreError, open_results, plan_of
@@ -20,8 +20,13 @@ from pdgd_jax.sweeps._folder import Store
 from pdgd_jax.sweeps._plan import DIMS
 from tests.conftest import QUICK
 
-if "quick" not in SOLVERS:
-    register_solver("quick", QUICK)
+
+@pytest.fixture(autouse=True, scope="module")
+def forgotten():
+    """These tests know the solver "quick"; what they register is forgotten after them."""
+    with SOLVERS.temporarily({"quick": QUICK}), LEARNERS.temporarily():
+        yield
+
 
 SMALL = {"make": "random", "sizes": [1, 2, 1], "num_actions": 2}
 OTHER = {"make": "random", "label": "other", "sizes": [1, 3, 2, 1], "num_actions": 3, "seed": 4}
