@@ -11,8 +11,8 @@ import numpy as np
 import scipy  # loads its parts when they are used: half a second
 from jaxtyping import Array, Float, Key
 
-from pdgd_jax._internal.pytree import on_host
 from pdgd_jax._internal.sums import Compensated
+from pdgd_jax._internal.typing import NDArray
 from pdgd_jax.models import CMDP, LayeredMDP, Outcome
 from pdgd_jax.processes import (
     CONSTRAINT_BOUNDS,
@@ -23,8 +23,6 @@ from pdgd_jax.processes import (
 )
 
 __all__ = ["Optimum", "SlaterMargin", "hindsight", "optimum", "slater_margin"]
-
-NDArray = np.ndarray[Any, np.dtype[Any]]
 
 
 class Optimum(NamedTuple):
@@ -193,14 +191,14 @@ _MOST_EPISODES = 2**27
 def _worst_of(constraints: Any, num_episodes: int | None) -> tuple[NDArray, bool]:
     """The constraints `[*n, m, L, S, A]` whose worst decides the margin, and whether exactly so."""
     if not isinstance(constraints, Process):
-        return on_host(constraints), True
+        return np.asarray(constraints), True
     if isinstance(constraints, StochasticProcess):
-        return on_host(constraints.mean()), True
+        return np.asarray(constraints.mean()), True
     if num_episodes is None or num_episodes > _MOST_EPISODES:
         found = constraints.extremes(None)
-        return on_host(found.values), found.exact and num_episodes is None
+        return np.asarray(found.values), found.exact and num_episodes is None
     found = constraints.extremes(np.arange(num_episodes, dtype=np.int32))
-    return on_host(found.values), found.exact
+    return np.asarray(found.values), found.exact
 
 
 def hindsight(
@@ -266,9 +264,9 @@ class _Flow:
                 f"the oracle takes one MDP; this one has transitions {mdp.transition.shape}. "
                 "Solve stacked instances one by one."
             )
-        mask: Any = on_host(mdp.layers.action_mask)
+        mask: Any = np.asarray(mdp.layers.action_mask)
         # Rows that sum to 1 only to float32 would break the balance that the LP asks for.
-        transition = on_host(mdp.transition).astype(np.float64)
+        transition = np.asarray(mdp.transition).astype(np.float64)
         total = transition.sum(-1, keepdims=True)
         self.transition = transition / np.where(total > 0, total, 1)
         self.mask = mask
@@ -298,7 +296,7 @@ class _Flow:
 
     def pairs_of(self, name: str, values: Any, bounds: tuple[float, float]) -> NDArray:
         """The entries of `[..., L, S, A]` at the valid pairs, `[..., pairs]`."""
-        array = on_host(values)
+        array = np.asarray(values)
         if array.shape[-3:] != self.mask.shape:
             raise ValueError(
                 f"{name} must have the shape [..., L, S, A] with (L, S, A) = {self.mask.shape} of "

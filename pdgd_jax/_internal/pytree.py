@@ -6,14 +6,11 @@ from typing import Any, TypeVar, dataclass_transform
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-__all__ = ["as_float", "field", "is_concrete", "pytree", "static"]
+__all__ = ["as_float", "is_concrete", "pytree", "static"]
 
 T = TypeVar("T")
-
-field = dataclasses.field
 
 
 def static(**kwargs: Any) -> Any:
@@ -27,7 +24,8 @@ def pytree(cls: type[T]) -> type[T]:
 
     `__post_init__` runs when a person calls the constructor, and is the place for checks. JAX
     rebuilds trees without it: inside a transformation the leaves may be tracers, batched, or no
-    arrays at all, and there is nothing to check.
+    arrays at all, and there is nothing to check. (`jax.tree_util.register_dataclass` calls the
+    constructor there too: https://github.com/jax-ml/jax/issues/25486.)
     """
     has_repr = cls.__repr__ is not object.__repr__
     cls = dataclasses.dataclass(frozen=True, eq=False, repr=not has_repr)(cls)
@@ -67,8 +65,3 @@ def as_float(values: ArrayLike) -> Float[Array, "..."]:
     if not jnp.issubdtype(array.dtype, jnp.floating):
         array = array.astype(jnp.result_type(float))
     return array
-
-
-def on_host(values: Any) -> np.ndarray[Any, np.dtype[Any]]:
-    """`values` as a NumPy array, in the precision in which they were given."""
-    return np.asarray(values)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pdgd_jax._internal.checks import is_whole, whole_number
 from pdgd_jax._internal.files import ASIDE
 from pdgd_jax._internal.registry import nearest
 
@@ -57,12 +58,15 @@ LARGEST_KEY = 2**32 - 1
 
 def whole(option: str, number: float, least: int = 1, most: int = _MOST) -> int:
     """A whole number that may be written as 1e5."""
-    if not (least <= number <= most and int(number) == number):
-        large = most < number < math.inf
-        bounds = f"from {least} to {most:,}" if large else f"at least {least}"
-        got = "far more" if isinstance(number, int) and number > 10**300 else f"{number:g}"
-        raise ValueError(f"{option} must be a whole number, {bounds}; got {got}.")
-    return int(number)
+    far = isinstance(number, int) and number > 10**300
+    return whole_number(
+        option,
+        number,
+        least,
+        most if most < number < math.inf else None,  # a limit that nobody came near is not told
+        accept=is_whole,
+        shown=lambda value: "far more" if far else f"{value:g}",
+    )
 
 
 def check_target(path: Path, force: bool = False, folder: bool = False) -> None:

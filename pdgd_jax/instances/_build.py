@@ -7,7 +7,7 @@ import numpy as np
 from pdgd_jax._internal.memory import check_memory
 from pdgd_jax.models import LayeredMDP
 
-__all__ = ["MOST_EPISODES", "at_most", "check_size", "fraction", "whole_number"]
+__all__ = ["MOST_EPISODES", "at_most", "check_size"]
 
 MOST_EPISODES = 2**31 - 1  # they are counted in 32 bits
 
@@ -42,19 +42,3 @@ def at_most(mdp: LayeredMDP, cost: Any, budget: float, name: str = "budget") -> 
             f"got {budget}."
         )
     return np.where(mask, np.asarray(cost, np.float64) - budget / num_layers, 0.0)
-
-
-def fraction(name: str, value: float) -> float:
-    """`value`, refused unless it is a probability."""
-    if not 0 <= value <= 1:
-        raise ValueError(f"{name} must lie in [0, 1]; got {value}.")
-    return float(value)
-
-
-def whole_number(name: str, value: int, least: int, most: int | None = None) -> int:
-    """`value`, refused unless it is a whole number of at least `least`, and at most `most`."""
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or value < least or (most is not None and value > most):
-        bounds = f"at least {least}" if most is None else f"from {least} to {most:,}"
-        raise ValueError(f"{name} must be a whole number, {bounds}; got {value!r}.")
-    return int(value)

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pdgd_jax.instances._build import at_most, check_size, fraction, whole_number
+from pdgd_jax._internal.checks import fraction, whole_number
+from pdgd_jax.instances._build import at_most, check_size
 from pdgd_jax.models import CMDP, unroll
 from pdgd_jax.processes import around
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pdgd_jax.instances._build import whole_number
+from pdgd_jax._internal.checks import whole_number
 from pdgd_jax.instances._random import _garnet
 from pdgd_jax.models import CMDP
 from pdgd_jax.processes import around

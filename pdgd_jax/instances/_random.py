@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from pdgd_jax.instances._build import at_most, check_size, fraction, whole_number
+from pdgd_jax._internal.checks import fraction, whole_number
+from pdgd_jax.instances._build import at_most, check_size
 from pdgd_jax.models import CMDP, LayeredMDP, Layers
 from pdgd_jax.oracle import optimum
 from pdgd_jax.processes import around

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from pdgd_jax.instances._build import at_most, check_size, whole_number
+from pdgd_jax._internal.checks import whole_number
+from pdgd_jax.instances._build import at_most, check_size
 from pdgd_jax.models import CMDP, unroll
 from pdgd_jax.processes import around
 

@@ -8,7 +8,8 @@ import numpy as np
 from jax.tree_util import Partial
 from jaxtyping import Array, Float, Int, Key
 
-from pdgd_jax._internal.pytree import is_concrete, on_host, pytree, static
+from pdgd_jax._internal.checks import are_counts, whole_number
+from pdgd_jax._internal.pytree import is_concrete, pytree, static
 from pdgd_jax.models import CMDP, Layers, Outcome, Trajectory
 from pdgd_jax.projection import ConfidenceSet, ProjectionInfo
 
@@ -120,14 +121,10 @@ def check_setting(
     num_episodes: Any, delta: Any = None, confidence_scale: Any = None, num_constraints: Any = None
 ) -> None:
     """Refuse, in a sentence, numbers that make no sense; what is traced is not looked at."""
-    if is_concrete(num_episodes) and not _is_whole(num_episodes):
+    if is_concrete(num_episodes) and not are_counts(num_episodes):
         raise ValueError(f"num_episodes must be a whole number, at least 1; got {num_episodes!r}.")
-    if num_constraints is not None and (
-        not isinstance(num_constraints, int | np.integer) or num_constraints < 1
-    ):
-        raise ValueError(
-            f"num_constraints must be a whole number, at least 1; got {num_constraints!r}."
-        )
+    if num_constraints is not None:
+        whole_number("num_constraints", num_constraints)
     if delta is not None and is_concrete(delta) and not np.all((delta > 0) & (delta < 1)):
         raise ValueError(f"delta must lie strictly between 0 and 1; got {delta}.")
     if confidence_scale is not None and is_concrete(confidence_scale):
@@ -136,12 +133,6 @@ def check_setting(
             raise ValueError(
                 f"confidence_scale must be finite and at least 0; got {confidence_scale}."
             )
-
-
-def _is_whole(number: Any) -> bool:
-    """Whether a number, or an array of them, counts something: whole, and at least 1."""
-    array = np.asarray(number)
-    return bool(np.issubdtype(array.dtype, np.integer) and np.all(array >= 1))
 
 
 def check_fits(learner: Learner, cmdp: CMDP, num_episodes: int) -> None:
@@ -155,7 +146,7 @@ def check_fits(learner: Learner, cmdp: CMDP, num_episodes: int) -> None:
                 f"the CMDP has {shape}; build it with the layers of the CMDP, cmdp.layers."
             )
         masks = (setting.layers.action_mask, cmdp.layers.action_mask)
-        if is_concrete(*masks) and not np.array_equal(on_host(masks[0]), on_host(masks[1])):
+        if is_concrete(*masks) and not np.array_equal(np.asarray(masks[0]), np.asarray(masks[1])):
             raise ValueError(
                 f"the learner was built for {setting.layers}, the CMDP has {cmdp.layers}; "
                 "build it with the layers of the CMDP, cmdp.layers."
@@ -167,7 +158,7 @@ def check_fits(learner: Learner, cmdp: CMDP, num_episodes: int) -> None:
             )
         built_for = setting.num_episodes
         known = built_for is not None and is_concrete(built_for)
-        if known and num_episodes > np.min(on_host(built_for)):
+        if known and num_episodes > np.min(np.asarray(built_for)):
             raise ValueError(
                 f"the learner was built for {built_for} episodes, fewer than the "
                 f"{num_episodes} to run: its step sizes and confidence sets hold for those only."

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 
+from pdgd_jax._internal.checks import is_positive
 from pdgd_jax._internal.pytree import is_concrete
 from pdgd_jax._internal.registry import Registry
 from pdgd_jax.learners._base import Rates
@@ -76,9 +76,6 @@ def rates_of(
             f'rates are "theory", "tuned", or a pair (C, eta) of positive numbers; got {rates!r}.'
         ) from None
     for name, value in (("C", primal), ("eta", dual)):
-        if not is_concrete(value):
-            continue
-        number = np.asarray(value)
-        if number.dtype.kind not in "iuf" or not np.all(np.isfinite(number) & (number > 0)):
+        if is_concrete(value) and not is_positive(value):
             raise ValueError(f"the rate {name} must be positive and finite; got {value!r}.")
     return Rates(jnp.asarray(primal, float), jnp.asarray(dual, float))

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from pdgd_jax._internal.pytree import is_concrete, on_host, pytree, static
+from pdgd_jax._internal.pytree import is_concrete, pytree, static
 from pdgd_jax.models._layers import Layers
 from pdgd_jax.models._mdp import LayeredMDP
 from pdgd_jax.processes import CONSTRAINT_BOUNDS, REWARD_BOUNDS, Constant, Process, check_range
@@ -193,7 +193,7 @@ class CMDP:
         if not is_concrete(*jax.tree.leaves(self)):
             return
         policy = self.layers.uniform_policy(self.mdp.transition.dtype)
-        mask = on_host(self.layers.action_mask)
+        mask = np.asarray(self.layers.action_mask)
         for name, bounds, what in (
             ("rewards", REWARD_BOUNDS, "a reward"),
             ("constraints", CONSTRAINT_BOUNDS, "a constraint"),
@@ -203,7 +203,7 @@ class CMDP:
                 continue
             key = jax.random.key(0)
             values, _ = process.draw(key, process.init(key), jnp.zeros((), jnp.int32), policy)
-            check_range(name, np.where(mask, on_host(values), 0), bounds, what)
+            check_range(name, np.where(mask, np.asarray(values), 0), bounds, what)
 
     def __repr__(self) -> str:
         inside = str(self.layers).removeprefix("Layers(").removesuffix(")")

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from pdgd_jax._internal.checks import first_place, is_integer, place
 from pdgd_jax._internal.pytree import is_concrete, pytree
 
 __all__ = ["Layers"]
@@ -60,7 +61,7 @@ class Layers:
           num_actions: the number of actions of every state.
         """
         for number in (*sizes, num_actions):
-            if not isinstance(number, int | np.integer) or isinstance(number, bool):
+            if not is_integer(number):
                 raise ValueError(
                     f"sizes and num_actions are whole numbers, such as (1, 4, 1) and 3; "
                     f"got {number!r}."
@@ -170,14 +171,12 @@ def _check_masks(state_mask: Any, action_mask: Any) -> None:
     if not decides[:depth].any(-1).all():
         layer = int(np.argmin(decides.any(-1)))
         raise ValueError(f"layer {layer} has no action in any state, yet a later layer has some.")
-    stray = np.argwhere(decides & ~state_mask[:-1])
-    if stray.size:
-        layer, state = stray[0]
-        raise ValueError(f"layer {layer}, state {state} has actions but is not in the state mask.")
-    idle = np.argwhere(state_mask[:depth] & ~decides[:depth])
-    if idle.size:
-        layer, state = idle[0]
-        raise ValueError(f"layer {layer}, state {state} has no action; every state needs one.")
+    stray = first_place(decides & ~state_mask[:-1])
+    if stray is not None:
+        raise ValueError(f"{place(stray)} has actions but is not in the state mask.")
+    idle = first_place(state_mask[:depth] & ~decides[:depth])
+    if idle is not None:
+        raise ValueError(f"{place(idle)} has no action; every state needs one.")
     if state_mask[0].sum() != 1 or not state_mask[0, 0]:
         held = np.flatnonzero(state_mask[0]).tolist()
         raise ValueError(

@@ -6,7 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from pdgd_jax._internal.pytree import as_float, is_concrete, on_host, pytree
+from pdgd_jax._internal.checks import check_sums, first_place, place, rounding_of_sums
+from pdgd_jax._internal.pytree import as_float, is_concrete, pytree
 from pdgd_jax.models._layers import Layers
 
 __all__ = ["LayeredMDP"]
@@ -45,7 +46,7 @@ class LayeredMDP:
                 f"got {np.shape(self.transition)}."
             )
         if is_concrete(self.transition, self.layers.action_mask, self.layers.state_mask):
-            check_distributions(on_host(self.transition), self.layers, "P")
+            check_distributions(np.asarray(self.transition), self.layers, "P")
         object.__setattr__(self, "transition", as_float(self.transition))
 
     def pad_to(self, shape: tuple[int, int, int]) -> "LayeredMDP":
@@ -61,7 +62,7 @@ class LayeredMDP:
 
 def check_distributions(transition: Any, layers: Layers, name: str) -> None:
     """Raise a `ValueError` unless each valid row of `transition` is a distribution."""
-    actions, states = on_host(layers.action_mask), on_host(layers.state_mask)
+    actions, states = np.asarray(layers.action_mask), np.asarray(layers.state_mask)
     valid = actions[..., None] & states[1:, None, None, :]
     _refuse(~np.isfinite(transition), transition, name, "is {value}, not a finite number")
     _refuse(transition < 0, transition, name, "is {value:.6g}; a probability is not negative")
@@ -73,22 +74,12 @@ def check_distributions(transition: Any, layers: Layers, name: str) -> None:
         "is {value:.6g}, but that is not a step from a valid state and action to a state of the "
         "next layer; it must be exactly 0",
     )
-    total = transition.sum(-1)
-    # Rounding of a row of S numbers, with room for values that were printed and read again.
-    slack = 1e-5 if transition.dtype == np.float32 else 1e-9
-    wrong = actions & (np.abs(total - 1) > slack)
-    if wrong.any():
-        k, x, a = np.argwhere(wrong)[0]
-        raise ValueError(
-            f"{name}(.|x,a) of layer {k}, state {x}, action {a} sums to {total[k, x, a]:.9g}; "
-            "it must sum to 1 over the states of the next layer."
-        )
+    must = "it must sum to 1 over the states of the next layer"
+    check_sums(f"{name}(.|x,a)", transition, rounding_of_sums(transition), actions, must=must)
 
 
 def _refuse(wrong: Any, values: Any, name: str, complaint: str) -> None:
-    if wrong.any():
-        k, x, a, y = np.argwhere(wrong)[0]
-        what = complaint.format(value=values[k, x, a, y])
-        raise ValueError(
-            f"{name} of layer {k}, state {x}, action {a} to state {y} of layer {k + 1} {what}."
-        )
+    where = first_place(wrong)
+    if where is not None:
+        what = complaint.format(value=values[where])
+        raise ValueError(f"{name} of {place(where)} of layer {where[0] + 1} {what}.")

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from pdgd_jax._internal.checks import check_sums, first_place, place
 from pdgd_jax._internal.pytree import is_concrete
 from pdgd_jax.models._layers import Layers
 from pdgd_jax.models._mdp import LayeredMDP
@@ -166,18 +167,11 @@ def _check_policy(layers: Layers, policy: Any) -> None:
     decides = mask.any(-1)  # [L, S]; what a policy says elsewhere is never asked
     bad = ~np.isfinite(policy) | (policy < -slack) | ((policy != 0) & ~mask)
     bad &= decides[..., None]
-    if bad.any():
-        k, x, a = np.argwhere(bad)[0]
+    where = first_place(bad)
+    if where is not None:
         raise ValueError(
-            f"policy of layer {k}, state {x}, action {a} is {policy[k, x, a]:.6g}; it must be a "
-            "probability, and exactly 0 for an action that the state does not have "
+            f"policy of {place(where)} is {policy[where]:.6g}; it must be a probability, and "
+            "exactly 0 for an action that the state does not have "
             "(policy_of(occupancy, layers) knows which those are)."
         )
-    total = policy.sum(-1)
-    wrong = decides & (np.abs(total - 1) > slack)
-    if wrong.any():
-        k, x = np.argwhere(wrong)[0]
-        raise ValueError(
-            f"policy of layer {k}, state {x} sums to {total[k, x]:.9g} over its actions; "
-            "it must sum to 1."
-        )
+    check_sums("policy", policy, slack, decides, over=" over its actions")

@@ -7,6 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
+from pdgd_jax._internal.checks import (
+    check_sums,
+    first_place,
+    is_whole,
+    place,
+    rounding_of_sums,
+    whole_number,
+)
 from pdgd_jax._internal.memory import check_memory
 from pdgd_jax._internal.pytree import as_float, is_concrete, pytree, static
 from pdgd_jax.models._layers import Layers
@@ -130,9 +138,7 @@ def unroll(
       [[0, -1, -1], [0, 1, -1], [0, 1, 2], [0, 1, 2], [-1, -1, -1]]
     """
     P = np.asarray(transition, np.result_type(np.asarray(transition).dtype, np.float32))
-    if horizon != int(horizon) or horizon < 1:
-        raise ValueError(f"horizon must be a whole number, at least 1; got {horizon}.")
-    horizon = int(horizon)
+    horizon = whole_number("horizon", horizon, accept=is_whole, shown=str)
     what = f"an MDP of {P.shape[-1]:,} states over {horizon:,} steps"
     check_memory(what, 4 * horizon * math.prod(P.shape[-3:]) * P.itemsize)
     if P.ndim == 3:
@@ -196,8 +202,7 @@ def _start_distribution(start: Any, num_states: int) -> Any:
     if bad.any():
         state = int(np.argmax(bad))
         raise ValueError(f"start gives state {state} the probability {first[state]}.")
-    if abs(first.sum() - 1) > 1e-6:
-        raise ValueError(f"start sums to {first.sum():.9g}; a distribution sums to 1.")
+    check_sums("start", first, 1e-6, must="a distribution sums to 1")
     return first / first.sum()
 
 
@@ -205,18 +210,9 @@ def _check_rows(P: Any, actions: Any) -> None:
     if not actions.any(-1).all():
         raise ValueError(f"state {int(np.argmin(actions.any(-1)))} has no action; it needs one.")
     bad = ~(np.isfinite(P) & (P >= 0)) & actions[None, :, :, None]
-    if bad.any():
-        step, x, a, y = np.argwhere(bad)[0]
+    where = first_place(bad)
+    if where is not None:
         raise ValueError(
-            f"transition of step {step}, state {x}, action {a} to state {y} is "
-            f"{P[step, x, a, y]}; it must be a probability."
+            f"transition of {place(where, 'step')} is {P[where]}; it must be a probability."
         )
-    total = P.sum(-1)
-    slack = 1e-5 if P.dtype == np.float32 else 1e-9
-    wrong = (np.abs(total - 1) > slack) & actions
-    if wrong.any():
-        step, x, a = np.argwhere(wrong)[0]
-        raise ValueError(
-            f"transition of step {step}, state {x}, action {a} sums to {total[step, x, a]:.9g}; "
-            "it must sum to 1."
-        )
+    check_sums("transition", P, rounding_of_sums(P), actions, first="step")

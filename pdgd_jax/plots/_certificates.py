@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from pdgd_jax._internal.typing import NDArray
 from pdgd_jax.plots._style import (
     COLOURS,
     COLUMN,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 __all__ = ["certificates"]
 
 
-NDArray = np.ndarray[Any, np.dtype[Any]]
 _WORST_FIRST = (Status.FAILS, Status.HOLDS, Status.VACUOUS)
 
 

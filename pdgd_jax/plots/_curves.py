@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pdgd_jax._internal.typing import NDArray
 from pdgd_jax.plots._episodes import against_episodes, curves_of, draw_curve, draw_optima
 from pdgd_jax.plots._style import COLUMN, WARNING, Look, canvas, finish, statistic
 from pdgd_jax.results import (
@@ -33,8 +34,6 @@ __all__ = [
     "solver",
     "violation",
 ]
-
-NDArray = np.ndarray[Any, np.dtype[Any]]
 
 
 def curve(

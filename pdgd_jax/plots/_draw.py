@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pdgd_jax._internal.names import nearest
+from pdgd_jax._internal.registry import nearest
 from pdgd_jax.plots._figures import FIGURES
 from pdgd_jax.plots._panels import facets
 from pdgd_jax.plots._style import COLUMN, Look

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pdgd_jax._internal.typing import NDArray
 from pdgd_jax.plots._style import (
     COLOURS,
     COLUMN,
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["horizons"]
-
-
-NDArray = np.ndarray[Any, np.dtype[Any]]
 
 
 def horizons(

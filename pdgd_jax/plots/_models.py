@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import ArrayLike, Float
 
-from pdgd_jax._internal.pytree import on_host
+from pdgd_jax._internal.checks import check_sums
+from pdgd_jax._internal.typing import NDArray
 from pdgd_jax.models import CMDP, LayeredMDP, UnrolledMDP, occupancy_of
 from pdgd_jax.plots._style import COLOURS, COLUMN, GREY, WARNING, Look, canvas, legend
 from pdgd_jax.processes import StochasticProcess
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["grid", "occupancy", "policy"]
-
-NDArray = np.ndarray[Any, np.dtype[Any]]
 
 
 def policy(
@@ -45,8 +44,8 @@ def policy(
 
     mdp = _mdp_of(model)
     chosen = _checked_policy(mdp, policy)
-    steps = np.einsum("ksa,ksat->kst", chosen, on_host(mdp.transition))
-    used = np.flatnonzero(on_host(mdp.layers.action_mask).any((0, 1)))
+    steps = np.einsum("ksa,ksat->kst", chosen, np.asarray(mdp.transition))
+    used = np.flatnonzero(np.asarray(mdp.layers.action_mask).any((0, 1)))
     if used[-1] >= len(COLOURS):
         raise ValueError(
             f"{used[-1] + 1} actions cannot be told apart by colour, at most {len(COLOURS)} can: "
@@ -92,7 +91,7 @@ def occupancy(
     """
     mdp = _mdp_of(model)
     chosen = _checked_policy(mdp, policy)
-    flow = on_host(occupancy_of(mdp, jnp.asarray(chosen))).sum(2)  # [L, S, S]
+    flow = np.asarray(occupancy_of(mdp, jnp.asarray(chosen))).sum(2)  # [L, S, S]
     mass = np.concatenate([flow.sum(2), flow[-1:].sum(1)])  # [L+1, S]
     with canvas(ax, look, height=_graph_height(mdp)) as axes:
         _draw_steps(axes, mdp, flow)
@@ -157,7 +156,9 @@ def grid(
     if step is not None and not 0 <= step < mdp.horizon:
         raise ValueError(f"step must lie in 0..{mdp.horizon - 1}; got {step}.")
     chosen = _checked_policy(mdp, policy)
-    flat = on_host(mdp.to_flat(occupancy_of(mdp, jnp.asarray(chosen)).sum(-1)))  # [horizon, N, A]
+    flat = np.asarray(
+        mdp.to_flat(occupancy_of(mdp, jnp.asarray(chosen)).sum(-1))
+    )  # [horizon, N, A]
     pairs = flat.sum(0) if step is None else flat[step]
     pairs = pairs[: math.prod(shape)]  # [cells, A]
     visits = pairs.sum(-1)
@@ -207,7 +208,7 @@ def _mark_cells(
     cells = math.prod(shape)
 
     def largest(values: Any) -> NDArray:
-        return on_host(mdp.to_flat(values)).max((0, 2))[:cells]
+        return np.asarray(mdp.to_flat(values)).max((0, 2))[:cells]
 
     if isinstance(model.constraints, StochasticProcess):
         costs = np.max([largest(G) for G in model.constraints.mean()], axis=0)
@@ -246,24 +247,17 @@ def _checked_policy(mdp: LayeredMDP, policy: Any) -> NDArray:
         raise ValueError(
             f"a policy of this instance is [L, S, A] = {(L, S, A)}; got {given.shape}."
         )
-    mask = on_host(mdp.layers.action_mask)
+    mask = np.asarray(mdp.layers.action_mask)
     chosen = np.where(mask, given[:L, :S, :A], 0)
-    wrong = np.abs(chosen.sum(-1) - 1) > 1e-4
-    wrong = np.argwhere(mask.any(-1) & (wrong | ~np.isfinite(chosen.sum(-1))))
-    if len(wrong):
-        layer, state = wrong[0]
-        raise ValueError(
-            f"the policy of layer {layer}, state {state} sums to "
-            f"{chosen[layer, state].sum():.6g}; it must sum to 1."
-        )
-    # Rounding of what was saved in float32.
+    # To what rounding leaves of sums that were saved in float32.
+    check_sums("the policy", chosen, 1e-4, mask.any(-1))
     total = chosen.sum(-1, keepdims=True)
     return np.asarray(chosen / np.where(total > 0, total, 1))
 
 
 def _states(mdp: LayeredMDP) -> Iterator[tuple[int, int, float, float]]:
     """Layer, state, and where to draw it."""
-    mask = on_host(mdp.layers.state_mask)
+    mask = np.asarray(mdp.layers.state_mask)
     for layer in range(len(mdp.layers.sizes)):
         states = np.flatnonzero(mask[layer])
         for number, state in enumerate(states):

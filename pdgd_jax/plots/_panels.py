@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pdgd_jax._internal.typing import NDArray
 from pdgd_jax.plots._style import COLUMN, COLUMN_WIDTH, STYLE, Look, entitle, legend, plain, pyplot
 from pdgd_jax.results import Evaluation, as_dataset
 
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     import xarray
 
 __all__ = ["facets"]
-
-NDArray = np.ndarray[Any, np.dtype[Any]]
 
 
 def facets(

@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from pdgd_jax._internal.typing import NDArray
 from pdgd_jax.results import spread_in_words
 
 if TYPE_CHECKING:
@@ -42,8 +43,6 @@ __all__ = [
     "save",
     "statistic",
 ]
-
-NDArray = np.ndarray[Any, np.dtype[Any]]
 
 COLUMN_WIDTH = 3.3  # inches, of a two-column paper
 PAGE_WIDTH = 6.8  # both columns

@@ -1,8 +1,6 @@
 """Regret against violation."""
 
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from pdgd_jax.plots._style import (
     COLOURS,
@@ -30,9 +28,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["tradeoff"]
-
-
-NDArray = np.ndarray[Any, np.dtype[Any]]
 
 
 def tradeoff(

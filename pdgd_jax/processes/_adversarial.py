@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from pdgd_jax._internal.pytree import as_float, is_concrete, on_host, pytree, static
+from pdgd_jax._internal.checks import fraction, is_whole, whole_number
+from pdgd_jax._internal.pytree import as_float, is_concrete, pytree, static
 from pdgd_jax.processes._base import (
     AdversarialProcess,
     Extremes,
@@ -73,7 +74,7 @@ class Phases(AdversarialProcess):
     def __post_init__(self) -> None:
         values, _ = check_values("values", self.values, leading=1)
         object.__setattr__(self, "values", values)
-        object.__setattr__(self, "period", _positive_int("period", self.period))
+        object.__setattr__(self, "period", _period(self.period))
         if self.schedule not in ("periodic", "doubling", "once"):
             raise ValueError(
                 f'schedule must be "periodic", "doubling" or "once"; got {self.schedule!r}.'
@@ -96,7 +97,7 @@ class Phases(AdversarialProcess):
         """The values of the turns that come in these episodes."""
         if episodes is None:
             return Extremes(self.values, exact=True)
-        phases = np.unique(on_host(self._phase(jnp.asarray(episodes, jnp.int32))))
+        phases = np.unique(np.asarray(self._phase(jnp.asarray(episodes, jnp.int32))))
         return Extremes(self.values[phases], exact=True)
 
 
@@ -119,12 +120,12 @@ class Drift(AdversarialProcess):
         amplitude = jnp.broadcast_to(as_float(self.amplitude), center.shape).astype(center.dtype)
         if is_concrete(center, amplitude):
             what = "a drifting reward" if center.ndim == 3 else "a drifting constraint"
-            reach = np.abs(on_host(amplitude))
-            check_range("center + amplitude", on_host(center) + reach, bounds, what)
-            check_range("center - amplitude", on_host(center) - reach, bounds, what)
+            reach = np.abs(np.asarray(amplitude))
+            check_range("center + amplitude", np.asarray(center) + reach, bounds, what)
+            check_range("center - amplitude", np.asarray(center) - reach, bounds, what)
         object.__setattr__(self, "center", center)
         object.__setattr__(self, "amplitude", amplitude)
-        object.__setattr__(self, "period", _positive_int("period", self.period))
+        object.__setattr__(self, "period", _period(self.period))
 
     def draw(self, key: Any, state: Any, episode: Any, policy: Any) -> tuple[Array, Any]:
         """The values of `episode`."""
@@ -139,7 +140,7 @@ class Drift(AdversarialProcess):
         """The two ends of the drift in these episodes."""
         period = int(self.period)
         times = np.arange(period) if episodes is None else np.unique(np.asarray(episodes) % period)
-        waves = on_host(self._wave(jnp.asarray(times, jnp.int32)))
+        waves = np.asarray(self._wave(jnp.asarray(times, jnp.int32)))
         ends = np.array([waves.min(), waves.max()], waves.dtype)
         shape = (2, *[1] * self.center.ndim)
         return Extremes(self.center[None] + ends.reshape(shape) * self.amplitude[None], exact=True)
@@ -165,10 +166,10 @@ class Corrupted(AdversarialProcess):
     period: Int[Array, ""] | int = 1000
 
     def __post_init__(self) -> None:
-        if is_concrete(self.share) and not 0 <= float(self.share) <= 1:
-            raise ValueError(f"share must lie in [0, 1]; got {self.share}.")
+        if is_concrete(self.share):
+            fraction("share", self.share)
         object.__setattr__(self, "share", as_float(self.share))
-        object.__setattr__(self, "period", _positive_int("period", self.period))
+        object.__setattr__(self, "period", _period(self.period))
 
     @property
     def num_episodes(self) -> int | None:
@@ -197,7 +198,7 @@ class Corrupted(AdversarialProcess):
         if episodes is None and self.num_episodes is not None:
             episodes = np.arange(self.num_episodes)
         every = np.arange(int(self.period)) if episodes is None else np.asarray(episodes)
-        taken = on_host(self._corrupts(jnp.asarray(every, jnp.int32)))
+        taken = np.asarray(self._corrupts(jnp.asarray(every, jnp.int32)))
         shown = [
             (process, None if episodes is None else every[when])
             for process, when in ((self.base, ~taken), (self.corruption, taken))
@@ -255,7 +256,8 @@ class Adaptive(AdversarialProcess):
         return Extremes(worst[None], exact=False)
 
 
-def _positive_int(name: str, value: Any) -> Int[Array, ""]:
-    if is_concrete(value) and not (np.ndim(value) == 0 and int(value) == value and value >= 1):
-        raise ValueError(f"{name} must be a whole number of episodes, at least 1; got {value}.")
+def _period(value: object) -> Int[Array, ""]:
+    if is_concrete(value):
+        what = "a whole number of episodes"
+        whole_number("period", value, accept=is_whole, what=what, shown=str)
     return jnp.asarray(value, jnp.int32)

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from pdgd_jax._internal.pytree import as_float, is_concrete, on_host
+from pdgd_jax._internal.checks import first_place, place
+from pdgd_jax._internal.pytree import as_float, is_concrete
 
 __all__ = [
     "CONSTRAINT_BOUNDS",
@@ -207,7 +208,9 @@ def check_values(
     if not legal[0] <= low < high <= legal[1]:
         raise ValueError(f"bounds must be increasing and within {legal}; got {(low, high)}.")
     if is_concrete(values):
-        check_range(name, on_host(values), (low, high), "a reward" if rank == 3 else "a constraint")
+        check_range(
+            name, np.asarray(values), (low, high), "a reward" if rank == 3 else "a constraint"
+        )
     return as_float(values), (float(low), float(high))
 
 
@@ -218,10 +221,10 @@ def check_range(name: str, values: Any, bounds: tuple[float, float], what: str) 
     slack = 1e-6 * (high - low)
     with np.errstate(invalid="ignore"):
         wrong = ~((values >= low - slack) & (values <= high + slack))
-    if wrong.any():
-        where = tuple(int(i) for i in np.argwhere(wrong)[0])
-        *before, k, x, a = where
-        at = f"layer {k}, state {x}, action {a}" + (f" (index {before})" if before else "")
+    where = first_place(wrong)
+    if where is not None:
+        before = list(where[:-3])
+        at = place(where[-3:]) + (f" (index {before})" if before else "")
         raise ValueError(
             f"{name} of {at} is {values[where]:.6g}; {what} lies in [{low:g}, {high:g}]."
         )

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float
 
+from pdgd_jax._internal.checks import is_positive
 from pdgd_jax._internal.pytree import as_float, is_concrete, pytree, static
 from pdgd_jax.processes._base import Extremes, StochasticProcess, check_values
 from pdgd_jax.processes._random import betas_for, normal_quantile, uniforms_for
@@ -221,7 +222,7 @@ def _settle(process: Any, name: str) -> None:
 
 def _settle_positive(process: Any, name: str) -> None:
     value = getattr(process, name)
-    if is_concrete(value) and not (jnp.ndim(value) == 0 and 0 < float(value) < float("inf")):
+    if is_concrete(value) and not (jnp.ndim(value) == 0 and is_positive(value)):
         raise ValueError(f"{name} must be a positive number; got {value}.")
     object.__setattr__(process, name, as_float(value).astype(_float_of(process)))
 

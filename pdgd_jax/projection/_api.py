@@ -18,8 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from pdgd_jax._internal.checks import check_sums, first_place, is_positive, place
 from pdgd_jax._internal.memory import spare_bytes
-from pdgd_jax._internal.pytree import is_concrete, on_host
+from pdgd_jax._internal.pytree import is_concrete
 from pdgd_jax._internal.registry import Registry
 from pdgd_jax.models import Layers
 from pdgd_jax.projection._confidence import ConfidenceSet
@@ -170,7 +171,7 @@ def project(
         _check_start(method, layers, dtype, warm_start)
     if tolerance is None:
         tolerance = method.tolerance[int(dtype == jnp.float64)]
-    elif is_concrete(tolerance) and not 0 < tolerance < np.inf:
+    elif is_concrete(tolerance) and not is_positive(tolerance):
         raise ValueError(f"the tolerance must be positive and finite; it is {tolerance}.")
 
     @jax.custom_jvp
@@ -287,29 +288,24 @@ def _check(layers: Layers, target: Array, confidence: ConfidenceSet) -> None:
         raise ValueError(f"the target must be floating point; it is {target.dtype}.")
     if not is_concrete(*jax.tree.leaves((layers, target, confidence))):
         return
-    center, pairs = on_host(confidence.center), on_host(layers.action_mask)
-    present = pairs[..., None] & on_host(layers.state_mask)[1:, None, None, :]
-    wrong = ~(np.abs(on_host(target)) < LARGEST_TARGET) & present
-    if wrong.any():
-        k, x, a, y = np.argwhere(wrong)[0]
+    center, pairs = np.asarray(confidence.center), np.asarray(layers.action_mask)
+    present = pairs[..., None] & np.asarray(layers.state_mask)[1:, None, None, :]
+    wrong = ~(np.abs(np.asarray(target)) < LARGEST_TARGET) & present
+    where = first_place(wrong)
+    if where is not None:
         raise ValueError(
-            f"the target of layer {k}, state {x}, action {a} to state {y} is "
-            f"{target[k, x, a, y]}; it must be a number of size below {LARGEST_TARGET:g}."
+            f"the target of {place(where)} is {target[where]}; "
+            f"it must be a number of size below {LARGEST_TARGET:g}."
         )
-    total = np.where(present, center, 0).sum(-1)
-    # Looser than for an MDP: an estimate is a quotient of counts, perhaps in float32.
-    wrong = (np.abs(total - 1) > 1e-3) & pairs
-    if wrong.any():
-        k, x, a = np.argwhere(wrong)[0]
-        raise ValueError(
-            f"the center of layer {k}, state {x}, action {a} sums to {total[k, x, a]:.6g} over the "
-            "next layer; it must be a distribution (for a pair never visited, any one will do)."
-        )
-    radius = on_host(confidence.radius)
-    wrong = ~(radius >= 0) & pairs
-    if wrong.any():
-        k, x, a = np.argwhere(wrong)[0]
-        raise ValueError(
-            f"the radius of layer {k}, state {x}, action {a} is {radius[k, x, a]}; "
-            "it must be at least 0."
-        )
+    check_sums(
+        "the center",
+        np.where(present, center, 0),
+        1e-3,  # looser than for an MDP: an estimate is a quotient of counts, perhaps in float32
+        pairs,
+        over=" over the next layer",
+        must="it must be a distribution (for a pair never visited, any one will do)",
+    )
+    radius = np.asarray(confidence.radius)
+    where = first_place(~(radius >= 0) & pairs)
+    if where is not None:
+        raise ValueError(f"the radius of {place(where)} is {radius[where]}; it must be at least 0.")

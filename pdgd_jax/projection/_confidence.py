@@ -4,7 +4,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from pdgd_jax._internal.pytree import as_float, is_concrete, on_host, pytree
+from pdgd_jax._internal.checks import first_place, place
+from pdgd_jax._internal.pytree import as_float, is_concrete, pytree
+from pdgd_jax._internal.typing import NDArray
 
 __all__ = ["ConfidenceSet", "contains"]
 
@@ -43,22 +45,20 @@ class ConfidenceSet:
                 f"{center} and {radius}."
             )
         if is_concrete(self.center, self.radius):
-            _refuse_negative("center", on_host(self.center))
-            _refuse_negative("radius", on_host(self.radius))
+            _refuse_negative("center", np.asarray(self.center))
+            _refuse_negative("radius", np.asarray(self.radius))
         object.__setattr__(self, "center", as_float(self.center))
         object.__setattr__(self, "radius", as_float(self.radius))
 
 
-def _refuse_negative(name: str, values: np.ndarray) -> None:
+def _refuse_negative(name: str, values: NDArray) -> None:
     with np.errstate(invalid="ignore"):
         wrong = ~(values >= 0) | (np.isinf(values) if name == "center" else False)
-    if wrong.any():
-        where = tuple(int(i) for i in np.argwhere(wrong)[0])
-        k, x, a = where[:3]
+    where = first_place(wrong)
+    if where is not None:
         what = "a probability" if name == "center" else "at least 0"
         raise ValueError(
-            f"the {name} of layer {k}, state {x}, action {a} is {values[where]:.6g}; "
-            f"it must be {what}."
+            f"the {name} of {place(where[:3])} is {values[where]:.6g}; it must be {what}."
         )
 
 

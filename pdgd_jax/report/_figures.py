@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pdgd_jax._internal.typing import NDArray
 from pdgd_jax.report._measures import Measure, end_of, measures_of
 from pdgd_jax.results import (
     QUANTITIES,
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     import xarray
 
 __all__ = ["data_of"]
-
-NDArray = np.ndarray[Any, np.dtype[Any]]
 
 # So many numbers make a page that opens at once: about 8 MB of them.
 _MOST_POINTS = 40_000

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from pdgd_jax._internal.typing import NDArray
 from pdgd_jax.results._evaluation import Evaluation
 from pdgd_jax.results._quantities import QUANTITIES
 
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
     import xarray
 
 __all__ = ["Cell", "Results", "as_dataset", "cells_of"]
-
-NDArray = np.ndarray[Any, np.dtype[Any]]
 
 _LABELS: Mapping[str, Callable[[Any], str]] = {
     "delta": lambda value: f"δ = {value:g}",

@@ -12,13 +12,12 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from pdgd_jax import theory
+from pdgd_jax._internal.typing import NDArray
 from pdgd_jax.models import CMDP
 from pdgd_jax.processes import Foresight, StochasticProcess, foresight
 from pdgd_jax.simulation import History
 
 __all__ = ["Certificate", "Margin", "Status", "Subject", "certificates_of"]
-
-NDArray = np.ndarray[Any, np.dtype[Any]]
 
 # How far an occupancy may lie outside its set, (float32, float64): ten times what the slowest
 # solver promises.

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import jax
 import numpy as np
 
-from pdgd_jax._internal.pytree import on_host
 from pdgd_jax._version import __version__
 from pdgd_jax.results._evaluation import Evaluation
 from pdgd_jax.results._quantities import QUANTITIES
@@ -63,7 +62,7 @@ def dataset_of(
     variables = {
         name: (
             (*dims, *quantity.axes),
-            on_host(quantity.of_run(history, evaluation)),
+            np.asarray(quantity.of_run(history, evaluation)),
             {"long_name": quantity.long_name, "units": quantity.units},
         )
         for name, quantity in QUANTITIES.items()

@@ -13,16 +13,14 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from pdgd_jax import oracle, theory
-from pdgd_jax._internal.pytree import on_host
 from pdgd_jax._internal.sums import Compensated
+from pdgd_jax._internal.typing import NDArray
 from pdgd_jax.models import CMDP, occupancy_of, policy_of
 from pdgd_jax.processes import StochasticProcess
 from pdgd_jax.results._certificates import Certificate, Margin, certificates_of
 from pdgd_jax.simulation import Comparators, History, sums_of
 
 __all__ = ["Certificate", "Evaluation", "comparators_of", "evaluate"]
-
-NDArray = np.ndarray[Any, np.dtype[Any]]
 
 
 class Evaluation(NamedTuple):
@@ -174,7 +172,7 @@ def evaluate(history: History, cmdp: CMDP) -> Evaluation:
 
 
 def _number(leaf: Any) -> NDArray:
-    array = on_host(leaf)
+    array = np.asarray(leaf)
     return array.astype(float) if np.issubdtype(array.dtype, np.floating) else array
 
 
@@ -229,8 +227,8 @@ def _margins(cmdp: CMDP, num_episodes: int) -> Callable[[History], Margin]:
 def _largest(cmdp: CMDP, num_episodes: int) -> NDArray:
     """The largest of every entry of the constraints that adversaries will show."""
     values = cmdp.constraints.extremes(np.arange(num_episodes)).values
-    mask = on_host(cmdp.layers.action_mask)
-    return np.where(mask[None], on_host(values).max(0), 0)
+    mask = np.asarray(cmdp.layers.action_mask)
+    return np.where(mask[None], np.asarray(values).max(0), 0)
 
 
 def _is_played(cmdp: CMDP, occupancy: NDArray) -> bool:
@@ -242,7 +240,7 @@ def _is_played(cmdp: CMDP, occupancy: NDArray) -> bool:
 def _opt_of_prefix(cmdp: CMDP) -> Callable[[History, int], float]:
     """OPT of the first episodes of a run up to a checkpoint; many runs share their answers."""
     means = [
-        on_host(process.mean()) if isinstance(process, StochasticProcess) else None
+        np.asarray(process.mean()) if isinstance(process, StochasticProcess) else None
         for process in (cmdp.rewards, cmdp.constraints)
     ]
     known: dict[bytes, float] = {}

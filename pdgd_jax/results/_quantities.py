@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pdgd_jax._internal.pytree import on_host
+from pdgd_jax._internal.typing import NDArray
 from pdgd_jax.results._certificates import Status
 from pdgd_jax.results._evaluation import Evaluation
 from pdgd_jax.results._quantity import ROUNDING, Column, Curve, OfRun, Quantity, Row
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     import xarray
 
 __all__ = ["QUANTITIES", "last_tenth", "quantity_of"]
-
-NDArray = np.ndarray[Any, np.dtype[Any]]
 
 
 # How quantities are computed from runs.
@@ -54,16 +52,16 @@ def _radius(history: History, _: Evaluation) -> Any:
     """NaN for a learner without a confidence set."""
     radius = history.metrics.radius
     if history.setting is None or history.setting.confidence_scale is None:
-        return np.full_like(on_host(radius), np.nan)
+        return np.full_like(np.asarray(radius), np.nan)
     return radius
 
 
 def _policy(history: History, _: Evaluation) -> Any:
     """The last policy, NaN where there is no such state or action."""
-    policy = on_host(history.policy)
+    policy = np.asarray(history.policy)
     if history.setting is None:
         return policy
-    return np.where(on_host(history.setting.layers.action_mask), policy, np.nan)
+    return np.where(np.asarray(history.setting.layers.action_mask), policy, np.nan)
 
 
 # What is drawn of them.

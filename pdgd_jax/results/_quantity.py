@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from pdgd_jax._internal.typing import NDArray
 from pdgd_jax.results._evaluation import Evaluation
 from pdgd_jax.simulation import History
 
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ROUNDING", "Column", "Curve", "OfRun", "Quantity", "Row", "axis_of", "without_rounding"]
 
-NDArray = np.ndarray[Any, np.dtype[Any]]
 OfRun: TypeAlias = Callable[[History, Evaluation], Any]
 OfDataset: TypeAlias = Callable[["xarray.Dataset"], "xarray.DataArray"]
 # Below this in every episode a sum is rounding: of the numbers, and of the program that found OPT.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from pdgd_jax._internal.text import number_in_words
+from pdgd_jax._internal.typing import NDArray
 
 if TYPE_CHECKING:
     import xarray
@@ -26,7 +27,6 @@ __all__ = [
     "spread_in_words",
 ]
 
-NDArray = np.ndarray[Any, np.dtype[Any]]
 Statistic: TypeAlias = Literal["median", "mean"]
 STATISTICS: tuple[Statistic, ...] = ("median", "mean")
 

@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     import xarray
 
 __all__ = ["Style", "colours_of", "makes_promises", "styles_of"]
-
-NDArray = np.ndarray[Any, np.dtype[Any]]
 
 # So many colours and dashes there are, in `plots.canvas` and in the page of a report.
 NUM_COLOURS, NUM_DASHES = 7, 4

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from pdgd_jax._internal.typing import Arrays
 from pdgd_jax.results import PROBABILITY, QUANTITIES, Quantity, dataset_of, evaluate, versions
 from pdgd_jax.simulation import (
     History,
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     import xarray
 
 __all__ = ["gather"]
-
-Arrays = dict[str, np.ndarray]
 
 
 def gather(

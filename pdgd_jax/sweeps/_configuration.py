@@ -40,6 +40,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from pdgd_jax._internal.checks import is_number, is_whole, whole_number
 from pdgd_jax._internal.registry import nearest
 from pdgd_jax.instances import builder_of, check_value, make_for
 from pdgd_jax.learners import RATES, registered_learners
@@ -396,7 +397,7 @@ def _check_keys(name: str, table: Mapping[str, Any]) -> None:
 def _several(path: KeyPath, value: Any, check: Callable[[KeyPath, Any], T]) -> tuple[T, ...]:
     """A value, or a list of values that differ."""
     values = list(value) if isinstance(value, list | tuple) else [value]
-    if path[-1] == "rates" and len(values) == 2 and all(map(_is_number, values)):
+    if path[-1] == "rates" and len(values) == 2 and all(map(is_number, values)):
         values = [values]  # one pair
     if not values:
         raise _WrongError(path, f"{path[-1]} lists nothing; give at least one value.")
@@ -411,19 +412,16 @@ def _several(path: KeyPath, value: Any, check: Callable[[KeyPath, Any], T]) -> t
 
 def _whole(least: int, most: int | None = None) -> Callable[[KeyPath, Any], int]:
     def check(path: KeyPath, value: Any) -> int:
-        whole = _is_number(value) and math.isfinite(value) and value == int(value)
-        if not whole or value < least or (most is not None and value > most):
-            bounds = f"at least {least}" if most is None else f"from {least} to {most}"
-            raise _WrongError(
-                path, f"{path[-1]} must be a whole number, {bounds}; got {_show(value)}."
+        with _at(path):
+            return whole_number(
+                str(path[-1]), value, least, most, accept=is_whole, shown=_show, grouping=""
             )
-        return int(value)
 
     return check
 
 
 def _delta(path: KeyPath, value: Any) -> float:
-    if not _is_number(value) or not 0 < value < 1:
+    if not is_number(value) or not 0 < value < 1:
         raise _WrongError(
             path, f"delta must be a number strictly between 0 and 1; got {_show(value)}."
         )
@@ -431,7 +429,7 @@ def _delta(path: KeyPath, value: Any) -> float:
 
 
 def _scale(path: KeyPath, value: Any) -> float:
-    if not _is_number(value) or not math.isfinite(value) or value < 0:
+    if not is_number(value) or not math.isfinite(value) or value < 0:
         raise _WrongError(
             path, f"confidence_scale must be a finite number, at least 0; got {_show(value)}."
         )
@@ -442,7 +440,7 @@ def _rates(path: KeyPath, value: Any) -> Rates:
     if isinstance(value, str) and value in RATES:
         return value
     pair = isinstance(value, list | tuple) and len(value) == 2
-    if pair and all(_is_number(entry) and math.isfinite(entry) and entry > 0 for entry in value):
+    if pair and all(is_number(entry) and math.isfinite(entry) and entry > 0 for entry in value):
         return float(value[0]), float(value[1])
     hint = nearest(value, RATES) if isinstance(value, str) else ""
     raise _WrongError(
@@ -488,10 +486,6 @@ def _at(path: KeyPath) -> Iterator[None]:
         yield
     except ValueError as error:
         raise _WrongError(path, str(error)) from None
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _listed(options: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pdgd_jax._internal.typing import Arrays
 from pdgd_jax.results import versions
 from pdgd_jax.simulation import (
     BatchProgram,
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     import xarray
 
 __all__ = ["Interrupted", "identity_of", "sweep"]
-
-Arrays = dict[str, np.ndarray]
 
 
 class Interrupted(Exception):  # noqa: N818, no error, as KeyboardInterrupt is none

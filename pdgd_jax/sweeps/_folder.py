@@ -62,6 +62,7 @@ from pdgd_jax._internal.files import (
     unpack,
     writing,
 )
+from pdgd_jax._internal.typing import Arrays
 
 if TYPE_CHECKING:  # a second that only those wait for who open results
     import xarray
@@ -76,8 +77,6 @@ __all__ = [
     "WriteError",
     "open_results",
 ]
-
-Arrays = dict[str, np.ndarray]
 
 _FORMAT = 2  # 1 had its chunks as Zarr stores in zip files
 _CHECKSUMS = ".checksums.json"  # in results.zarr, where readers of Zarr pass it over

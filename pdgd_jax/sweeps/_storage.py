@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import jax
 import numpy as np
 
+from pdgd_jax._internal.typing import Arrays
 from pdgd_jax.sweeps._cluster import agree
 from pdgd_jax.sweeps._plan import Block, Group, Plan
 
@@ -26,8 +27,6 @@ __all__ = [
     "blocks_of",
     "chunk_store",
 ]
-
-Arrays = dict[str, np.ndarray]
 
 
 class LeftAloneError(OSError):
