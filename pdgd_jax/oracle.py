@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy  # loads its parts when they are used: half a second
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, ArrayLike, Float, Key, PyTree
 
 from pdgd_jax._internal.sums import Compensated
 from pdgd_jax._internal.typing import NDArray
@@ -77,8 +77,8 @@ _OPTIONS = {
 
 def optimum(
     mdp: LayeredMDP,
-    reward: Float[Any, "layers states actions"],
-    constraints: Float[Any, "m layers states actions"] | None = None,
+    reward: Float[ArrayLike, "layers states actions"],
+    constraints: Float[ArrayLike, "m layers states actions"] | None = None,
 ) -> Optimum:
     r"""Solve $\mathrm{LP}_{r,G}$, the best a policy can do that satisfies the constraints.
 
@@ -123,7 +123,7 @@ def optimum(
 
 def slater_margin(
     mdp: LayeredMDP,
-    constraints: Float[Any, "*episodes m layers states actions"] | Process,
+    constraints: Float[ArrayLike, "*episodes m layers states actions"] | Process,
     num_episodes: int | None = None,
 ) -> SlaterMargin:
     r"""The feasibility margin $\rho$ of the paper, and the policy that attains it.
@@ -188,7 +188,7 @@ def slater_margin(
 _MOST_EPISODES = 2**27
 
 
-def _worst_of(constraints: Any, num_episodes: int | None) -> tuple[NDArray, bool]:
+def _worst_of(constraints: ArrayLike | Process, num_episodes: int | None) -> tuple[NDArray, bool]:
     """The constraints `[*n, m, L, S, A]` whose worst decides the margin, and whether exactly so."""
     if not isinstance(constraints, Process):
         return np.asarray(constraints), True
@@ -242,7 +242,9 @@ def _totals(cmdp: CMDP, key: Array, policy: Array, num_episodes: Array) -> list[
     dtype, shape = policy.dtype, cmdp.layers.shape
     none = [Compensated.zeros(s, dtype) for s in (shape, (cmdp.num_constraints, *shape))]
 
-    def episode(t: Array, carry: tuple[list[Compensated], Any]) -> tuple[list[Compensated], Any]:
+    def episode(
+        t: Array, carry: tuple[list[Compensated], PyTree]
+    ) -> tuple[list[Compensated], PyTree]:
         totals, state = carry
         outcome, state = cmdp.draw(jax.random.fold_in(draw_key, t), state, t, policy)
         return [total.add(new) for total, new in zip(totals, outcome, strict=True)], state
@@ -264,7 +266,7 @@ class _Flow:
                 f"the oracle takes one MDP; this one has transitions {mdp.transition.shape}. "
                 "Solve stacked instances one by one."
             )
-        mask: Any = np.asarray(mdp.layers.action_mask)
+        mask: NDArray = np.asarray(mdp.layers.action_mask)
         # Rows that sum to 1 only to float32 would break the balance that the LP asks for.
         transition = np.asarray(mdp.transition).astype(np.float64)
         total = transition.sum(-1, keepdims=True)
@@ -273,7 +275,7 @@ class _Flow:
         self.shape = self.transition.shape
         layer, state, action = np.nonzero(mask)
         self.num_pairs = len(layer)
-        decides: Any = mask.any(-1)  # [L, S]
+        decides: NDArray = np.asarray(mask.any(-1))  # [L, S]
         row_of = np.cumsum(decides.reshape(-1)).reshape(decides.shape) - 1
         pair = np.arange(self.num_pairs)
         outflow = scipy.sparse.coo_matrix(
@@ -294,7 +296,7 @@ class _Flow:
         self.source = np.zeros(outflow.shape[0])
         self.source[row_of[0, 0]] = 1
 
-    def pairs_of(self, name: str, values: Any, bounds: tuple[float, float]) -> NDArray:
+    def pairs_of(self, name: str, values: ArrayLike, bounds: tuple[float, float]) -> NDArray:
         """The entries of `[..., L, S, A]` at the valid pairs, `[..., pairs]`."""
         array = np.asarray(values)
         if array.shape[-3:] != self.mask.shape:

@@ -10,10 +10,13 @@ $\eta$ the `rates`.
 """
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
+
+from pdgd_jax._internal.typing import Traced
 
 __all__ = [
     "Bound",
@@ -100,6 +103,9 @@ def radius(
     return jnp.sqrt(2 * next_layer_size * logarithm / jnp.maximum(1, visits))
 
 
+Root: TypeAlias = Callable[[Any], Any]  # of the host or of JAX
+
+
 def estimation_error(problem: Problem) -> Bound:
     r"""$\mathcal E^q_\delta \ge \sum_t \|q_t - \hat q_t\|_1$.
 
@@ -112,7 +118,7 @@ def estimation_error(problem: Problem) -> Bound:
     return Bound(value, 1 - 2 * problem.delta, "Lemma 2, estimation of transitions")
 
 
-def _error(L: Any, X: Any, A: Any, T: Any, delta: Any, sqrt: Any, log: Any) -> Any:
+def _error(L: Traced, X: Traced, A: Traced, T: Traced, delta: Traced, sqrt: Root, log: Root) -> Any:
     first = 4 * L * X * sqrt(2 * T * log(1 / delta))
     return first + 6 * L * X * sqrt(2 * T * A * log(T * X * A / delta))
 
@@ -234,22 +240,22 @@ class Pace(NamedTuple):
       dual_step: $\eta m L^2 / 2$.
     """
 
-    primal_end: Any
-    primal_step: Any
-    error: Any
-    dual_start: Any
-    dual_step: Any
+    primal_end: Traced
+    primal_step: Traced
+    error: Traced
+    dual_start: Traced
+    dual_step: Traced
 
 
 def pace(
-    num_layers: Any,
-    num_states: Any,
-    num_actions: Any,
-    dimension: Any,
-    num_episodes: Any,
-    delta: Any,
-    primal: Any,
-    dual: Any,
+    num_layers: Traced,
+    num_states: Traced,
+    num_actions: Traced,
+    dimension: Traced,
+    num_episodes: Traced,
+    delta: Traced,
+    primal: Traced,
+    dual: Traced,
     *,
     num_constraints: int,
 ) -> Pace:
@@ -302,7 +308,7 @@ def dual_increment(problem: Problem) -> Bound:
     return Bound(value, 1.0, "Lemma 11, one step of the dual player")
 
 
-def multiplier_ceiling(num_episodes: Any) -> Any:
+def multiplier_ceiling(num_episodes: Traced) -> Any:
     r"""$T^{1/4}$, where the dual player's box ends."""
     return num_episodes**0.25
 

@@ -9,6 +9,7 @@ import sys
 
 import jax
 import jax.numpy as jnp
+import jaxtyping
 import numpy as np
 import pytest
 
@@ -57,6 +58,14 @@ def precision(request):
     context = jax.enable_x64(False) if request.param == "float32" else contextlib.nullcontext()
     with context:
         yield request.param
+
+
+@pytest.fixture
+def unchecked():
+    """No annotation is executed: for tests of what the package itself says to a mistake."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture

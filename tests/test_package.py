@@ -4,6 +4,7 @@ import ast
 import importlib
 import pathlib
 import pkgutil
+import re
 import subprocess
 import sys
 import tomllib
@@ -73,6 +74,14 @@ def test_a_room_is_entered_by_its_door():
                 if not name.startswith("pdgd_jax.") or parts[0] in (room, "_internal", "_version"):
                     continue
                 assert not any(part.startswith("_") for part in parts), f"{file} imports {name}"
+
+
+def test_few_lines_leave_a_type_open():
+    """At most 15 lines of 1,000 say `Any`, other than to import it."""
+    package = pathlib.Path(pdgd_jax.__file__).parent
+    lines = [line for file in package.rglob("*.py") for line in file.read_text().splitlines()]
+    open_ = [line for line in lines if re.search(r"\bAny\b", line) and "import" not in line]
+    assert 1000 * len(open_) <= 15 * len(lines), f"{len(open_)} of {len(lines)} lines"
 
 
 def test_there_are_few_rooms():

@@ -1,7 +1,7 @@
 """Frozen dataclasses that are pytrees, and checks that run only where a person builds one."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Any, TypeVar, dataclass_transform
 
 import jax
@@ -11,6 +11,7 @@ from jaxtyping import Array, ArrayLike, Float
 __all__ = ["as_float", "is_concrete", "pytree", "static"]
 
 T = TypeVar("T")
+Meta = tuple[object, ...]
 
 
 def static(**kwargs: Any) -> Any:
@@ -27,6 +28,9 @@ def pytree(cls: type[T]) -> type[T]:
     arrays at all, and there is nothing to check. (`jax.tree_util.register_dataclass` calls the
     constructor there too: https://github.com/jax-ml/jax/issues/25486.)
     """
+    # A constructor takes whatever it can convert; what its fields hold is annotated. Tests that
+    # execute annotations (jaxtyping) leave its arguments alone.
+    cls.__no_type_check__ = True  # type: ignore[attr-defined]
     has_repr = cls.__repr__ is not object.__repr__
     cls = dataclasses.dataclass(frozen=True, eq=False, repr=not has_repr)(cls)
     dataclass: Any = cls
@@ -34,14 +38,14 @@ def pytree(cls: type[T]) -> type[T]:
     data = [f.name for f in fields if not f.metadata.get("static")]
     meta = [f.name for f in fields if f.metadata.get("static")]
 
-    def flatten_with_keys(tree: Any) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
+    def flatten_with_keys(tree: T) -> tuple[list[tuple[object, object]], Meta]:
         children = [(jax.tree_util.GetAttrKey(name), getattr(tree, name)) for name in data]
         return children, tuple(getattr(tree, name) for name in meta)
 
-    def flatten(tree: Any) -> tuple[list[Any], tuple[Any, ...]]:
+    def flatten(tree: T) -> tuple[list[object], Meta]:
         return [getattr(tree, name) for name in data], tuple(getattr(tree, n) for n in meta)
 
-    def unflatten(aux: tuple[Any, ...], children: Any) -> Any:
+    def unflatten(aux: Meta, children: Iterable[object]) -> T:
         tree = object.__new__(cls)
         for name, value in zip(data, children, strict=True):
             object.__setattr__(tree, name, value)
@@ -49,12 +53,11 @@ def pytree(cls: type[T]) -> type[T]:
             object.__setattr__(tree, name, value)
         return tree
 
-    unflatten_typed: Callable[[tuple[Any, ...], Any], Any] = unflatten
-    jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten_typed, flatten)
+    jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
     return cls
 
 
-def is_concrete(*arrays: Any) -> bool:
+def is_concrete(*arrays: object) -> bool:
     """Whether all arrays hold numbers that the host can look at (none is a tracer)."""
     return not any(isinstance(array, jax.core.Tracer) for array in arrays)
 

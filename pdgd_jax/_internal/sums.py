@@ -1,10 +1,12 @@
 """Sums over very many episodes, in any precision."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, DTypeLike, Float
+
+from pdgd_jax._internal.typing import NDArray
 
 __all__ = ["Compensated"]
 
@@ -24,7 +26,7 @@ class Compensated(NamedTuple):
     lost: Float[Array, "*shape"]
 
     @classmethod
-    def zeros(cls, shape: int | tuple[int, ...], dtype: Any) -> "Compensated":
+    def zeros(cls, shape: int | tuple[int, ...], dtype: DTypeLike) -> "Compensated":
         """Nothing yet."""
         return cls(jnp.zeros(shape, dtype), jnp.zeros(shape, dtype))
 
@@ -34,6 +36,6 @@ class Compensated(NamedTuple):
         value = self.value + step
         return Compensated(value, (value - self.value) - step)
 
-    def total(self) -> Any:
+    def total(self) -> NDArray:
         """The sums on the host, in float64: with more digits than `value` alone can hold."""
         return np.asarray(self.value, np.float64) - np.asarray(self.lost, np.float64)

@@ -1,10 +1,10 @@
 """What the instances share: budgets as constraints, and checks of options."""
 
-from typing import Any
-
 import numpy as np
+from jaxtyping import ArrayLike
 
 from pdgd_jax._internal.memory import check_memory
+from pdgd_jax._internal.typing import NDArray
 from pdgd_jax.models import LayeredMDP
 
 __all__ = ["MOST_EPISODES", "at_most", "check_size"]
@@ -23,7 +23,7 @@ def check_size(layers: int, states: int, actions: int, constraints: int = 1) -> 
     )
 
 
-def at_most(mdp: LayeredMDP, cost: Any, budget: float, name: str = "budget") -> Any:
+def at_most(mdp: LayeredMDP, cost: ArrayLike, budget: float, name: str = "budget") -> NDArray:
     r"""The constraint "an episode costs at most `budget` on average", `[L, S, A]`.
 
     Every layer carries the unit mass, so that $g = c - b/L$ has $g^\top q = c^\top q - b$.

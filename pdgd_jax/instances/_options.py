@@ -14,7 +14,7 @@ __all__ = ["kind_of", "options_of_builder", "takes_text", "value_of"]
 _SEQUENCES = (list, tuple, Sequence)
 
 
-def options_of_builder(builder: Callable[..., Any]) -> dict[str, Any]:
+def options_of_builder(builder: Callable[..., object]) -> dict[str, Any]:
     """The options of a builder by name, with their defaults."""
     return {
         name: parameter.default
@@ -23,7 +23,7 @@ def options_of_builder(builder: Callable[..., Any]) -> dict[str, Any]:
     }
 
 
-def kind_of(builder: Callable[..., Any], option: str) -> Any:
+def kind_of(builder: Callable[..., object], option: str) -> Any:
     """The annotation of an option; `Any` if there is none, or none that can be read."""
     try:
         return typing.get_type_hints(builder).get(option, Any)
@@ -36,7 +36,7 @@ def takes_text(kind: Any) -> bool:
     return kind is str or any(takes_text(part) for part in _alternatives(kind))
 
 
-def value_of(builder: Callable[..., Any], name: str, option: str, value: Any) -> Any:
+def value_of(builder: Callable[..., object], name: str, option: str, value: object) -> object:
     """An option as its annotation has it: 1e4 is a whole number, and 5 a sequence of one.
 
     What is not annotated, or not as a number, text or a sequence of these, is left alone.
@@ -59,21 +59,21 @@ def value_of(builder: Callable[..., Any], name: str, option: str, value: Any) ->
         ) from None
 
 
-def written(value: Any) -> str:
+def written(value: object) -> str:
     """A value as one writes it on the command line."""
     if isinstance(value, list | tuple) and value:
         return ",".join(_inner(entry) for entry in value) + "," * (len(value) == 1)
     return str(value)
 
 
-def _inner(value: Any) -> str:
+def _inner(value: object) -> str:
     return f"({written(value)})" if isinstance(value, list | tuple) else str(value)
 
 
 class _UnfitError(Exception):
     """The part of a value that is not as it should be."""
 
-    def __init__(self, culprit: Any) -> None:
+    def __init__(self, culprit: object) -> None:
         super().__init__(culprit)
         self.culprit = culprit
 
@@ -108,7 +108,7 @@ def _as(kind: Any, value: Any) -> Any:
     return value
 
 
-def _as_number(kind: type[int] | type[float], value: Any) -> int | float:
+def _as_number(kind: type[int] | type[float], value: object) -> int | float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _UnfitError(value)
     try:
@@ -172,6 +172,6 @@ def _in_words(kind: Any) -> str:
     return f"a sequence{inner}"
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

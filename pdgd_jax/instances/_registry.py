@@ -57,7 +57,7 @@ def registered() -> tuple[str, ...]:
     return tuple(sorted(INSTANCES))
 
 
-def make(name: str, /, **options: Any) -> CMDP:
+def make(name: str, /, **options: object) -> CMDP:
     """Build an instance.
 
     Args:
@@ -87,7 +87,7 @@ def make(name: str, /, **options: Any) -> CMDP:
     return cmdp
 
 
-def make_for(name: str, num_episodes: int, /, **options: Any) -> CMDP:
+def make_for(name: str, num_episodes: int, /, **options: object) -> CMDP:
     """Build an instance that will be played for `num_episodes` episodes.
 
     An instance that depends on the number of episodes has an option `num_episodes`; it is set,
@@ -125,7 +125,7 @@ def check_option(name: str, option: str) -> None:
         )
 
 
-def check_value(name: str, option: str, value: Any) -> Any:
+def check_value(name: str, option: str, value: object) -> Any:
     """The value as the instance takes it; an unknown option or a wrong value is refused."""
     check_option(name, option)
     return value_of(builder_of(name), name, option, value)

@@ -1,15 +1,16 @@
 """What a learner is: three pure functions, and what it was built for."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 from jax.tree_util import Partial
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, ArrayLike, Float, Int, PyTree
 
 from pdgd_jax._internal.checks import are_counts, whole_number
 from pdgd_jax._internal.pytree import is_concrete, pytree, static
+from pdgd_jax._internal.typing import OneKey
 from pdgd_jax.models import CMDP, Layers, Outcome, Trajectory
 from pdgd_jax.projection import ConfidenceSet, ProjectionInfo
 
@@ -102,15 +103,15 @@ class Learner(NamedTuple):
       (100,)
     """
 
-    init: Callable[[Key[Array, ""]], Any]
-    policy: Callable[[Any], Float[Array, "layers states actions"]]
-    update: Callable[[Any, Trajectory, Outcome], tuple[Any, Info]]
+    init: Callable[[OneKey], PyTree]
+    policy: Callable[[PyTree], Float[Array, "layers states actions"]]
+    update: Callable[[PyTree, Trajectory, Outcome], tuple[PyTree, Info]]
     setting: Setting | None = None
 
     def as_pytree(self) -> "Learner":
         """The same learner, its plain functions made part of the tree's structure."""
 
-        def as_partial(function: Callable[..., Any]) -> Partial:
+        def as_partial(function: Callable[..., object]) -> Partial:
             return function if isinstance(function, Partial) else Partial(function)
 
         functions = as_partial(self.init), as_partial(self.policy), as_partial(self.update)
@@ -118,14 +119,17 @@ class Learner(NamedTuple):
 
 
 def check_setting(
-    num_episodes: Any, delta: Any = None, confidence_scale: Any = None, num_constraints: Any = None
+    num_episodes: ArrayLike,
+    delta: ArrayLike | None = None,
+    confidence_scale: ArrayLike | None = None,
+    num_constraints: object = None,
 ) -> None:
     """Refuse, in a sentence, numbers that make no sense; what is traced is not looked at."""
     if is_concrete(num_episodes) and not are_counts(num_episodes):
         raise ValueError(f"num_episodes must be a whole number, at least 1; got {num_episodes!r}.")
     if num_constraints is not None:
         whole_number("num_constraints", num_constraints)
-    if delta is not None and is_concrete(delta) and not np.all((delta > 0) & (delta < 1)):
+    if delta is not None and is_concrete(delta) and not _is_inside(delta):
         raise ValueError(f"delta must lie strictly between 0 and 1; got {delta}.")
     if confidence_scale is not None and is_concrete(confidence_scale):
         scale = np.asarray(confidence_scale)
@@ -133,6 +137,11 @@ def check_setting(
             raise ValueError(
                 f"confidence_scale must be finite and at least 0; got {confidence_scale}."
             )
+
+
+def _is_inside(delta: ArrayLike) -> bool:
+    number = np.asarray(delta)
+    return bool(np.all((number > 0) & (number < 1)))
 
 
 def check_fits(learner: Learner, cmdp: CMDP, num_episodes: int) -> None:

@@ -1,10 +1,8 @@
 """Learners that do not learn, to compare with: one policy, played for ever."""
 
-from typing import Any
-
 import jax.numpy as jnp
 from jax.tree_util import Partial
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, ArrayLike, Float, Key
 
 from pdgd_jax import oracle
 from pdgd_jax.learners._base import Info, Learner, Setting
@@ -30,7 +28,7 @@ def _update(
     return state, Info()
 
 
-def fixed_policy(layers: Layers, policy: Float[Any, "layers states actions"]) -> Learner:
+def fixed_policy(layers: Layers, policy: Float[ArrayLike, "layers states actions"]) -> Learner:
     """Play one policy in every episode.
 
     Args:

@@ -14,9 +14,10 @@ multiplier of norm one over $\eta$. "theory" is for checking theorems, "tuned" f
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeAlias
 
 import jax.numpy as jnp
+from jaxtyping import ArrayLike
 
 from pdgd_jax._internal.checks import is_positive
 from pdgd_jax._internal.pytree import is_concrete
@@ -24,10 +25,15 @@ from pdgd_jax._internal.registry import Registry
 from pdgd_jax.learners._base import Rates
 from pdgd_jax.models import Layers
 
-__all__ = ["RATES", "rates_of"]
+__all__ = ["RATES", "RatesLike", "rates_of"]
+
+# A name, or the pair of constants.
+RatesLike: TypeAlias = str | Rates | tuple[ArrayLike, ArrayLike]
 
 
-def theory(layers: Layers, num_constraints: int, num_episodes: Any, delta: Any) -> Rates:
+def theory(
+    layers: Layers, num_constraints: int, num_episodes: ArrayLike, delta: ArrayLike
+) -> Rates:
     """Those of the proof of the bound on the multipliers."""
     triples, L = layers.num_triples.astype(float), layers.num_layers.astype(float)
     T = jnp.asarray(num_episodes, float)
@@ -37,7 +43,7 @@ def theory(layers: Layers, num_constraints: int, num_episodes: Any, delta: Any) 
     return Rates(5 * triples / L, eta)
 
 
-def tuned(layers: Layers, num_constraints: int, num_episodes: Any, delta: Any) -> Rates:
+def tuned(layers: Layers, num_constraints: int, num_episodes: ArrayLike, delta: ArrayLike) -> Rates:
     """Those that minimise the two bounds."""
     del delta
     triples, L = layers.num_triples.astype(float), layers.num_layers.astype(float)
@@ -45,7 +51,7 @@ def tuned(layers: Layers, num_constraints: int, num_episodes: Any, delta: Any) -
     return Rates(jnp.sqrt(triples / (2 * L)), eta)
 
 
-RATES = Registry[Callable[[Layers, int, Any, Any], Rates]](
+RATES = Registry[Callable[[Layers, int, ArrayLike, ArrayLike], Rates]](
     "rates", listing="they are {quoted}, or a pair (C, eta) of positive numbers."
 )
 RATES.add("theory", theory)
@@ -53,7 +59,11 @@ RATES.add("tuned", tuned)
 
 
 def rates_of(
-    rates: Any, layers: Layers, num_constraints: int, num_episodes: Any, delta: Any
+    rates: RatesLike,
+    layers: Layers,
+    num_constraints: int,
+    num_episodes: ArrayLike,
+    delta: ArrayLike,
 ) -> Rates:
     r"""The constants that a name stands for, or a pair of one's own.
 

@@ -4,12 +4,16 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from jaxtyping import ArrayLike
+
 from pdgd_jax._internal.registry import Registry, nearest
 from pdgd_jax.learners._base import Learner
 from pdgd_jax.learners._fixed import best_feasible, most_feasible, uniform
+from pdgd_jax.learners._rates import RatesLike
 from pdgd_jax.learners.primal_dual._pdgd_ops import pdgd_ops
 from pdgd_jax.learners.primal_dual._uc_o_gdps import uc_o_gdps
 from pdgd_jax.models import CMDP
+from pdgd_jax.projection import Solver
 
 __all__ = [
     "LEARNERS",
@@ -57,7 +61,7 @@ def registered_learners() -> tuple[str, ...]:
     return LEARNERS.names()
 
 
-def make_learner(name: str, cmdp: CMDP, num_episodes: Any, **settings: Any) -> Learner:
+def make_learner(name: str, cmdp: CMDP, num_episodes: ArrayLike, **settings: object) -> Learner:
     """Build a learner for a CMDP.
 
     Args:
@@ -97,12 +101,12 @@ def settings_of(name: str) -> dict[str, Any]:
 
 def _pdgd_ops(
     cmdp: CMDP,
-    num_episodes: Any,
+    num_episodes: ArrayLike,
     *,
-    delta: Any = 0.05,
-    rates: Any = "tuned",
-    confidence_scale: Any = 1.0,
-    solver: Any = "newton",
+    delta: ArrayLike = 0.05,
+    rates: RatesLike = "tuned",
+    confidence_scale: ArrayLike = 1.0,
+    solver: str | Solver = "newton",
 ) -> Learner:
     return pdgd_ops(
         cmdp.layers,
@@ -117,12 +121,12 @@ def _pdgd_ops(
 
 def _uc_o_gdps(
     cmdp: CMDP,
-    num_episodes: Any,
+    num_episodes: ArrayLike,
     *,
-    delta: Any = 0.05,
-    rates: Any = "tuned",
-    confidence_scale: Any = 1.0,
-    solver: Any = "newton",
+    delta: ArrayLike = 0.05,
+    rates: RatesLike = "tuned",
+    confidence_scale: ArrayLike = 1.0,
+    solver: str | Solver = "newton",
 ) -> Learner:
     return uc_o_gdps(
         cmdp.layers,
@@ -134,7 +138,7 @@ def _uc_o_gdps(
     )
 
 
-def _uniform(cmdp: CMDP, num_episodes: Any) -> Learner:
+def _uniform(cmdp: CMDP, num_episodes: ArrayLike) -> Learner:
     del num_episodes
     return uniform(cmdp.layers)
 

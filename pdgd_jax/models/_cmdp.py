@@ -2,12 +2,12 @@
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key, PyTree
 
 from pdgd_jax._internal.pytree import is_concrete, pytree, static
 from pdgd_jax.models._layers import Layers
@@ -121,7 +121,7 @@ class CMDP:
         """The layers of the MDP."""
         return self.mdp.layers
 
-    def init(self, key: Key[Array, ""]) -> Any:
+    def init(self, key: Key[Array, ""]) -> PyTree:
         """The state of the two processes before the first episode."""
         reward_key, constraint_key = jax.random.split(key)
         return self.rewards.init(reward_key), self.constraints.init(constraint_key)
@@ -129,10 +129,10 @@ class CMDP:
     def draw(
         self,
         key: Key[Array, ""],
-        state: Any,
+        state: PyTree,
         episode: Int[Array, ""] | int,
         policy: Float[Array, "layers states actions"],
-    ) -> tuple[Outcome, Any]:
+    ) -> tuple[Outcome, PyTree]:
         """What `episode` (0, 1, ...) reveals, and the next state of the processes.
 
         Values are exactly 0 outside the masks, and NaN where a process left its range: a wrong
@@ -181,7 +181,7 @@ class CMDP:
     def _drawn_shape(self, name: str) -> tuple[int, ...]:
         process: Process = getattr(self, name)
 
-        def first(key: Array, policy: Array) -> tuple[Array, Any]:
+        def first(key: Array, policy: Array) -> tuple[Array, PyTree]:
             return process.draw(key, process.init(key), jnp.zeros((), jnp.int32), policy)
 
         policy = jax.ShapeDtypeStruct(self.layers.shape, self.mdp.transition.dtype)

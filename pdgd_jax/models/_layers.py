@@ -1,14 +1,14 @@
 """The shape of a loop-free MDP: which states and actions each layer has."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, DTypeLike, Float, Int
 
 from pdgd_jax._internal.checks import first_place, is_integer, place
 from pdgd_jax._internal.pytree import is_concrete, pytree
+from pdgd_jax._internal.typing import NDArray
 
 __all__ = ["Layers"]
 
@@ -42,7 +42,7 @@ class Layers:
       ((3, 4, 3), 8, 42)
     """
 
-    state_mask: Bool[Array, "*batch layers+1 states"]
+    state_mask: Bool[Array, "*batch layers_and_last states"]
     action_mask: Bool[Array, "*batch layers states actions"]
 
     def __post_init__(self) -> None:
@@ -100,7 +100,7 @@ class Layers:
         return self.action_mask.any(-1)
 
     @property
-    def layer_sizes(self) -> Int[Array, " layers+1"]:
+    def layer_sizes(self) -> Int[Array, " layers_and_last"]:
         """$|X_k|$, and 0 for the layers that only pad."""
         real = jnp.concatenate([jnp.ones(1, bool), self.decision_mask.any(-1)])
         return jnp.where(real, self.state_mask.sum(-1), 0)
@@ -125,7 +125,7 @@ class Layers:
         """The number of $(x, a, x')$, the dimension of an occupancy."""
         return self.triple_mask.sum()
 
-    def uniform_policy(self, dtype: Any = float) -> Float[Array, "layers states actions"]:
+    def uniform_policy(self, dtype: DTypeLike = float) -> Float[Array, "layers states actions"]:
         """The policy that plays every action of a state equally often."""
         counts = jnp.maximum(self.action_mask.sum(-1, keepdims=True), 1)
         return self.action_mask.astype(dtype) / counts.astype(dtype)
@@ -152,7 +152,7 @@ def _growth(old: tuple[int, ...], new: tuple[int, ...]) -> list[tuple[int, int]]
     return [(0, b - a) for a, b in zip(old, new, strict=True)]
 
 
-def _check_masks(state_mask: Any, action_mask: Any) -> None:
+def _check_masks(state_mask: NDArray, action_mask: NDArray) -> None:
     if state_mask.ndim != 2 or action_mask.ndim != 3:
         raise ValueError(
             "state_mask must be [L+1, S] and action_mask [L, S, A]; got the shapes "
@@ -164,7 +164,7 @@ def _check_masks(state_mask: Any, action_mask: Any) -> None:
             f"action_mask {action_mask.shape} asks for a state_mask of shape "
             f"{(num_layers + 1, num_states)}; got {state_mask.shape}."
         )
-    decides = action_mask.any(-1)  # [L, S]
+    decides: NDArray = np.asarray(action_mask.any(-1))  # [L, S]
     depth = int(decides.any(-1).sum())
     if depth == 0:
         raise ValueError("layer 0, state 0 has no action: an episode takes at least one decision.")

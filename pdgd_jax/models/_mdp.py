@@ -1,13 +1,12 @@
 """Loop-free MDPs."""
 
-from typing import Any
-
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from pdgd_jax._internal.checks import check_sums, first_place, place, rounding_of_sums
 from pdgd_jax._internal.pytree import as_float, is_concrete, pytree
+from pdgd_jax._internal.typing import NDArray
 from pdgd_jax.models._layers import Layers
 
 __all__ = ["LayeredMDP"]
@@ -60,7 +59,7 @@ class LayeredMDP:
         return f"{type(self).__name__}{str(self.layers).removeprefix('Layers')}"
 
 
-def check_distributions(transition: Any, layers: Layers, name: str) -> None:
+def check_distributions(transition: NDArray, layers: Layers, name: str) -> None:
     """Raise a `ValueError` unless each valid row of `transition` is a distribution."""
     actions, states = np.asarray(layers.action_mask), np.asarray(layers.state_mask)
     valid = actions[..., None] & states[1:, None, None, :]
@@ -78,7 +77,7 @@ def check_distributions(transition: Any, layers: Layers, name: str) -> None:
     check_sums(f"{name}(.|x,a)", transition, rounding_of_sums(transition), actions, must=must)
 
 
-def _refuse(wrong: Any, values: Any, name: str, complaint: str) -> None:
+def _refuse(wrong: NDArray, values: NDArray, name: str, complaint: str) -> None:
     where = first_place(wrong)
     if where is not None:
         what = complaint.format(value=values[where])

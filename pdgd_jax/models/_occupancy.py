@@ -1,6 +1,6 @@
 """Policies, the occupancies they induce, and trajectories."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from pdgd_jax._internal.checks import check_sums, first_place, place
 from pdgd_jax._internal.pytree import is_concrete
+from pdgd_jax._internal.typing import NDArray
 from pdgd_jax.models._layers import Layers
 from pdgd_jax.models._mdp import LayeredMDP
 
@@ -23,7 +24,7 @@ class Trajectory(NamedTuple):
       actions: `[L]`, the action played in each decision layer.
     """
 
-    states: Int[Array, " layers+1"]
+    states: Int[Array, " layers_and_last"]
     actions: Int[Array, " layers"]
 
 
@@ -153,7 +154,7 @@ def _choose(weights: Float[Array, " n"], uniform: Float[Array, ""]) -> Int[Array
     return jnp.argmax(possible & (cumulative > uniform * total)).astype(jnp.int32)
 
 
-def _check_policy(layers: Layers, policy: Any) -> None:
+def _check_policy(layers: Layers, policy: Array) -> None:
     if policy.shape != layers.shape:
         raise ValueError(
             f"policy must have the shape [L, S, A] = {layers.shape} of the layers; "
@@ -161,17 +162,17 @@ def _check_policy(layers: Layers, policy: Any) -> None:
         )
     if not is_concrete(policy, layers.action_mask):
         return
-    policy = np.asarray(policy)
-    mask: Any = np.asarray(layers.action_mask)
-    slack = 1e-4 if policy.dtype == np.float32 else 1e-9
-    decides = mask.any(-1)  # [L, S]; what a policy says elsewhere is never asked
-    bad = ~np.isfinite(policy) | (policy < -slack) | ((policy != 0) & ~mask)
+    chosen: NDArray = np.asarray(policy)
+    mask: NDArray = np.asarray(layers.action_mask)
+    slack = 1e-4 if chosen.dtype == np.float32 else 1e-9
+    decides = np.asarray(mask.any(-1))  # [L, S]; what a policy says elsewhere is never asked
+    bad = ~np.isfinite(chosen) | (chosen < -slack) | ((chosen != 0) & ~mask)
     bad &= decides[..., None]
     where = first_place(bad)
     if where is not None:
         raise ValueError(
-            f"policy of {place(where)} is {policy[where]:.6g}; it must be a probability, and "
+            f"policy of {place(where)} is {chosen[where]:.6g}; it must be a probability, and "
             "exactly 0 for an action that the state does not have "
             "(policy_of(occupancy, layers) knows which those are)."
         )
-    check_sums("policy", policy, slack, decides, over=" over its actions")
+    check_sums("policy", chosen, slack, decides, over=" over its actions")

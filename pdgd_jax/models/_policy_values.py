@@ -1,7 +1,7 @@
 """Batch evaluation: what thousands of policies earn and violate, exactly, in one compiled call."""
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ from pdgd_jax._internal.memory import spare_bytes
 from pdgd_jax.models._cmdp import CMDP, Outcome
 from pdgd_jax.models._mdp import LayeredMDP
 from pdgd_jax.models._occupancy import occupancy_of, value_of
-from pdgd_jax.processes import StochasticProcess
+from pdgd_jax.processes import Process, StochasticProcess
 
 __all__ = ["PolicyValues", "evaluate_policies"]
 
@@ -101,7 +101,7 @@ def _values(mdp: LayeredMDP, outcome: Outcome, policies: Array, *, at_once: int)
 
 
 def _means(cmdp: CMDP) -> Outcome:
-    def mean(name: str, process: Any) -> Array:
+    def mean(name: str, process: Process) -> Array:
         if not isinstance(process, StochasticProcess):
             raise ValueError(
                 f"the {name} are adversarial and have no mean; give the outcome to evaluate on, "

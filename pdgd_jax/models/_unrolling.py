@@ -17,6 +17,7 @@ from pdgd_jax._internal.checks import (
 )
 from pdgd_jax._internal.memory import check_memory
 from pdgd_jax._internal.pytree import as_float, is_concrete, pytree, static
+from pdgd_jax._internal.typing import NDArray
 from pdgd_jax.models._layers import Layers
 from pdgd_jax.models._mdp import LayeredMDP
 
@@ -34,7 +35,7 @@ class UnrolledMDP(LayeredMDP):
       has_root: whether layer 0 is a root that only draws the first state.
     """
 
-    flat_states: Int[Array, "layers+1 states"]
+    flat_states: Int[Array, "layers_and_last states"]
     num_flat_states: int = static()
     has_root: bool = static()
 
@@ -158,7 +159,7 @@ def unroll(
     has_root = np.ndim(start) > 0
 
     # The flat states of each layer, found by following every possible step.
-    copies: list[Any] = [np.flatnonzero(first)]
+    copies: list[NDArray] = [np.flatnonzero(first)]
     for step in range(horizon - 1):
         copies.append(np.flatnonzero(P[step][copies[-1]].any((0, 1))))
 
@@ -188,11 +189,11 @@ def unroll(
     )
 
 
-def _start_distribution(start: Any, num_states: int) -> Any:
+def _start_distribution(start: ArrayLike, num_states: int) -> NDArray:
     if np.ndim(start) == 0:
-        if int(start) != start or not 0 <= start < num_states:
+        if not is_whole(start) or not 0 <= start < num_states:
             raise ValueError(f"start must be a state 0..{num_states - 1}; got {start}.")
-        return np.arange(num_states) == int(start)
+        return np.asarray(np.arange(num_states) == int(start))
     first = np.asarray(start, float)
     if first.shape != (num_states,):
         raise ValueError(
@@ -206,7 +207,7 @@ def _start_distribution(start: Any, num_states: int) -> Any:
     return first / first.sum()
 
 
-def _check_rows(P: Any, actions: Any) -> None:
+def _check_rows(P: NDArray, actions: NDArray) -> None:
     if not actions.any(-1).all():
         raise ValueError(f"state {int(np.argmin(actions.any(-1)))} has no action; it needs one.")
     bad = ~(np.isfinite(P) & (P >= 0)) & actions[None, :, :, None]

@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pdgd_jax._internal.registry import nearest
 from pdgd_jax.plots._figures import FIGURES
 from pdgd_jax.plots._panels import facets
 from pdgd_jax.plots._style import COLUMN, Look
@@ -39,12 +38,9 @@ def check_figure(figure: str, options: Iterable[str] = ()) -> None:
     Raises:
       ValueError: in one sentence.
     """
-    if figure not in FIGURES:
-        raise ValueError(
-            f"unknown figure {figure!r}{nearest(figure, FIGURES)}; there are {', '.join(FIGURES)}."
-        )
+    known = FIGURES.get(figure).options
     for name in options:
-        if name not in FIGURES[figure].options:
+        if name not in known:
             raise ValueError(f"the figure {figure} has no {name}.")
 
 

@@ -1,17 +1,22 @@
 """Rewards and constraints chosen by an adversary."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PyTree
 
 from pdgd_jax._internal.checks import fraction, is_whole, whole_number
 from pdgd_jax._internal.pytree import as_float, is_concrete, pytree, static
+from pdgd_jax._internal.typing import OneKey
 from pdgd_jax.processes._base import (
     AdversarialProcess,
+    Drawn,
+    Episode,
+    Episodes,
     Extremes,
+    Policy,
     Process,
     check_range,
     check_values,
@@ -42,12 +47,12 @@ class Table(AdversarialProcess):
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "num_episodes", values.shape[0])
 
-    def draw(self, key: Any, state: Any, episode: Any, policy: Any) -> tuple[Array, Any]:
+    def draw(self, key: OneKey, state: PyTree, episode: Episode, policy: Policy) -> Drawn:
         """Row `episode`; NaN past the end."""
         row = self.values.at[episode].get(mode="fill", fill_value=jnp.nan)
         return row, state
 
-    def extremes(self, episodes: Any = None) -> Extremes:
+    def extremes(self, episodes: Episodes = None) -> Extremes:
         """The rows of these episodes."""
         rows = self.values if episodes is None else self.values[np.asarray(episodes)]
         return Extremes(rows, exact=True)
@@ -80,7 +85,7 @@ class Phases(AdversarialProcess):
                 f'schedule must be "periodic", "doubling" or "once"; got {self.schedule!r}.'
             )
 
-    def draw(self, key: Any, state: Any, episode: Any, policy: Any) -> tuple[Array, Any]:
+    def draw(self, key: OneKey, state: PyTree, episode: Episode, policy: Policy) -> Drawn:
         """The values of the current turn."""
         return self.values[self._phase(jnp.asarray(episode, jnp.int32))], state
 
@@ -93,7 +98,7 @@ class Phases(AdversarialProcess):
             turn = 31 - jax.lax.clz(turn + 1)  # the integer part of a binary logarithm
         return turn % count
 
-    def extremes(self, episodes: Any = None) -> Extremes:
+    def extremes(self, episodes: Episodes = None) -> Extremes:
         """The values of the turns that come in these episodes."""
         if episodes is None:
             return Extremes(self.values, exact=True)
@@ -127,7 +132,7 @@ class Drift(AdversarialProcess):
         object.__setattr__(self, "amplitude", amplitude)
         object.__setattr__(self, "period", _period(self.period))
 
-    def draw(self, key: Any, state: Any, episode: Any, policy: Any) -> tuple[Array, Any]:
+    def draw(self, key: OneKey, state: PyTree, episode: Episode, policy: Policy) -> Drawn:
         """The values of `episode`."""
         return self.center + self._wave(jnp.asarray(episode, jnp.int32)) * self.amplitude, state
 
@@ -136,7 +141,7 @@ class Drift(AdversarialProcess):
         phase = (episode % self.period) / self.period
         return jnp.sin(2 * jnp.pi * phase).astype(self.center.dtype)
 
-    def extremes(self, episodes: Any = None) -> Extremes:
+    def extremes(self, episodes: Episodes = None) -> Extremes:
         """The two ends of the drift in these episodes."""
         period = int(self.period)
         times = np.arange(period) if episodes is None else np.unique(np.asarray(episodes) % period)
@@ -177,12 +182,12 @@ class Corrupted(AdversarialProcess):
         ends = [n for n in (self.base.num_episodes, self.corruption.num_episodes) if n is not None]
         return min(ends, default=None)
 
-    def init(self, key: Any) -> Any:
+    def init(self, key: OneKey) -> PyTree:
         """The states of both."""
         base_key, corruption_key = jax.random.split(key)
         return self.base.init(base_key), self.corruption.init(corruption_key)
 
-    def draw(self, key: Any, state: Any, episode: Any, policy: Any) -> tuple[Array, Any]:
+    def draw(self, key: OneKey, state: PyTree, episode: Episode, policy: Policy) -> Drawn:
         """The base's values, or the corruption's."""
         base_key, corruption_key = jax.random.split(key)
         plain, base_state = self.base.draw(base_key, state[0], episode, policy)
@@ -193,7 +198,7 @@ class Corrupted(AdversarialProcess):
     def _corrupts(self, episode: Array) -> Array:
         return episode % self.period < jnp.round(self.share * self.period)
 
-    def extremes(self, episodes: Any = None) -> Extremes:
+    def extremes(self, episodes: Episodes = None) -> Extremes:
         """Those of each process in the episodes that it shows."""
         if episodes is None and self.num_episodes is not None:
             episodes = np.arange(self.num_episodes)
@@ -236,8 +241,9 @@ class Adaptive(AdversarialProcess):
         object.__setattr__(self, "bounds", bounds)
         object.__setattr__(self, "strength", as_float(self.strength).astype(values.dtype))
 
-    def draw(self, key: Any, state: Any, episode: Any, policy: Any) -> tuple[Array, Any]:
+    def draw(self, key: OneKey, state: PyTree, episode: Episode, policy: Policy) -> Drawn:
         """The values after punishment."""
+        assert policy is not None, "an adaptive process looks at the policy"
         punishment = self.strength * policy.astype(self.values.dtype)  # [L, S, A]
         return self._punish(punishment), state
 
@@ -248,7 +254,7 @@ class Adaptive(AdversarialProcess):
             return jnp.clip(self.values - punishment, low, high)
         return jnp.clip(self.values + punishment[None], low, high)
 
-    def extremes(self, episodes: Any = None) -> Extremes:
+    def extremes(self, episodes: Episodes = None) -> Extremes:
         """The full punishment everywhere: no policy is treated worse than that."""
         del episodes
         full = jnp.full(self.values.shape[-3:], self.strength, self.values.dtype)

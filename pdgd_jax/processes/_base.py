@@ -1,14 +1,15 @@
 """What a process is: where the rewards and the constraints of each episode come from."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, ArrayLike, DTypeLike, Float, Int, Key, PyTree
 
 from pdgd_jax._internal.checks import first_place, place
 from pdgd_jax._internal.pytree import as_float, is_concrete
+from pdgd_jax._internal.typing import NDArray
 
 __all__ = [
     "CONSTRAINT_BOUNDS",
@@ -37,6 +38,13 @@ class Extremes(NamedTuple):
 
     values: Float[Array, "n ..."]
     exact: bool
+
+
+# What a process is given, and gives. A policy is None to processes that look at none.
+Episode: TypeAlias = Int[Array, ""] | int
+Episodes: TypeAlias = Int[np.ndarray, " t"] | None
+Policy: TypeAlias = Float[Array, "layers states actions"] | None
+Drawn: TypeAlias = tuple[Float[Array, "..."], PyTree]
 
 
 class Process:
@@ -72,7 +80,7 @@ class Process:
         """How many episodes the process can produce; None if there is no end."""
         return None
 
-    def init(self, key: Key[Array, ""]) -> Any:
+    def init(self, key: Key[Array, ""]) -> PyTree:
         """The state before the first episode; a pytree of arrays, by default empty."""
         del key
         return ()
@@ -80,17 +88,17 @@ class Process:
     def draw(
         self,
         key: Key[Array, ""],
-        state: Any,
-        episode: Int[Array, ""],
-        policy: Float[Array, "layers states actions"],
-    ) -> tuple[Float[Array, "..."], Any]:
+        state: PyTree,
+        episode: Episode,
+        policy: Policy,
+    ) -> Drawn:
         """The values of `episode` (0, 1, ...) and the next state.
 
         An adaptive adversary may look at the policy that the learner is about to play.
         """
         raise NotImplementedError(f"{type(self).__name__} must define draw.")
 
-    def extremes(self, episodes: Int[np.ndarray, " t"] | None = None) -> Extremes:
+    def extremes(self, episodes: Episodes = None) -> Extremes:
         r"""The worst that episodes may show, known before they are played.
 
         The margin $\rho$ of adversarial constraints is a minimum over all episodes, which these
@@ -126,7 +134,7 @@ class StochasticProcess(Process):
         top = REWARD_BOUNDS[1] if mean.ndim == 3 else CONSTRAINT_BOUNDS[1]
         return jnp.full_like(mean, top)
 
-    def extremes(self, episodes: Int[np.ndarray, " t"] | None = None) -> Extremes:
+    def extremes(self, episodes: Episodes = None) -> Extremes:
         """The largest value of every entry at once: chance may show it, and hardly ever does."""
         del episodes
         return Extremes(self.highest()[None], exact=False)
@@ -153,7 +161,7 @@ class Foresight(NamedTuple):
         return not (self.chance or self.policy)
 
 
-def foresight(process: Process, shape: tuple[int, int, int], dtype: Any = float) -> Foresight:
+def foresight(process: Process, shape: tuple[int, int, int], dtype: DTypeLike = float) -> Foresight:
     """Find out what the values of a process depend on, from its program.
 
     Args:
@@ -162,7 +170,7 @@ def foresight(process: Process, shape: tuple[int, int, int], dtype: Any = float)
       dtype: of those policies.
     """
 
-    def first(init_key: Array, key: Array, policy: Array) -> Any:
+    def first(init_key: Array, key: Array, policy: Array) -> Drawn:
         return process.draw(key, process.init(init_key), jnp.zeros((), jnp.int32), policy)
 
     key = jax.random.key(0)
@@ -178,7 +186,7 @@ def foresight(process: Process, shape: tuple[int, int, int], dtype: Any = float)
 
 def check_values(
     name: str,
-    values: Any,
+    values: ArrayLike,
     bounds: tuple[float, float] | None = None,
     *,
     leading: int = 0,
@@ -214,7 +222,7 @@ def check_values(
     return as_float(values), (float(low), float(high))
 
 
-def check_range(name: str, values: Any, bounds: tuple[float, float], what: str) -> None:
+def check_range(name: str, values: NDArray, bounds: tuple[float, float], what: str) -> None:
     """Raise a `ValueError` that says where `values` `[..., L, S, A]` leave `bounds`."""
     low, high = bounds
     # A value that was rounded to float32 may stick out by its last bit.

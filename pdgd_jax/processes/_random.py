@@ -6,17 +6,18 @@ depends on the key and on `(i, l, s, a)` alone, which are the counters of one ca
 """
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.extend.random import threefry_2x32
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, DTypeLike, Float, Key
 
 __all__ = ["betas_for", "normal_quantile", "uniforms_for"]
 
 
-def uniforms_for(key: Key[Array, ""], shape: tuple[int, ...], dtype: Any) -> Float[Array, "..."]:
+def uniforms_for(
+    key: Key[Array, ""], shape: tuple[int, ...], dtype: DTypeLike
+) -> Float[Array, "..."]:
     """Independent numbers in [0, 1), of a shape `[..., L, S, A]`."""
     *leading, L, S, A = shape
     # 65,536 layers, states, actions and leading entries each have a counter of their own.

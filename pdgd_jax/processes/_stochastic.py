@@ -1,15 +1,24 @@
 """Rewards and constraints drawn independently, episode by episode, from one distribution."""
 
-from typing import Any
+from typing import Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 from jax.scipy.stats import norm
-from jaxtyping import Array, Float
+from jaxtyping import Array, DTypeLike, Float, PyTree
 
 from pdgd_jax._internal.checks import is_positive
 from pdgd_jax._internal.pytree import as_float, is_concrete, pytree, static
-from pdgd_jax.processes._base import Extremes, StochasticProcess, check_values
+from pdgd_jax._internal.typing import OneKey
+from pdgd_jax.processes._base import (
+    Drawn,
+    Episode,
+    Episodes,
+    Extremes,
+    Policy,
+    StochasticProcess,
+    check_values,
+)
 from pdgd_jax.processes._random import betas_for, normal_quantile, uniforms_for
 
 __all__ = ["Bernoulli", "Beta", "ClippedGaussian", "Constant", "UniformNoise"]
@@ -32,7 +41,7 @@ class Constant(StochasticProcess):
         values, _ = check_values("values", self.values)
         object.__setattr__(self, "values", values)
 
-    def draw(self, key: Any, state: Any, episode: Any, policy: Any) -> tuple[Array, Any]:
+    def draw(self, key: OneKey, state: PyTree, episode: Episode, policy: Policy) -> Drawn:
         """The values."""
         return self.values, state
 
@@ -40,7 +49,7 @@ class Constant(StochasticProcess):
         """The values."""
         return self.values
 
-    def extremes(self, episodes: Any = None) -> Extremes:
+    def extremes(self, episodes: Episodes = None) -> Extremes:
         """The values."""
         del episodes
         return Extremes(self.values[None], exact=True)
@@ -70,7 +79,7 @@ class Bernoulli(StochasticProcess):
     def __post_init__(self) -> None:
         _settle(self, "means")
 
-    def draw(self, key: Any, state: Any, episode: Any, policy: Any) -> tuple[Array, Any]:
+    def draw(self, key: OneKey, state: PyTree, episode: Episode, policy: Policy) -> Drawn:
         """Independent coins."""
         low, high = _bounds(self)
         uniforms = uniforms_for(key, self.means.shape, self.means.dtype)
@@ -106,7 +115,7 @@ class Beta(StochasticProcess):
         _settle(self, "means")
         _settle_positive(self, "concentration")
 
-    def draw(self, key: Any, state: Any, episode: Any, policy: Any) -> tuple[Array, Any]:
+    def draw(self, key: OneKey, state: PyTree, episode: Episode, policy: Policy) -> Drawn:
         """Independent Beta variables."""
         low, high = _bounds(self)
         share = (self.means - low) / (high - low)
@@ -150,7 +159,7 @@ class ClippedGaussian(StochasticProcess):
         _settle(self, "location")
         _settle_positive(self, "scale")
 
-    def draw(self, key: Any, state: Any, episode: Any, policy: Any) -> tuple[Array, Any]:
+    def draw(self, key: OneKey, state: PyTree, episode: Episode, policy: Policy) -> Drawn:
         """Independent clipped Gaussians."""
         low, high = _bounds(self)
         uniforms = uniforms_for(key, self.location.shape, self.location.dtype)
@@ -195,7 +204,7 @@ class UniformNoise(StochasticProcess):
         _settle(self, "means")
         _settle_positive(self, "half_width")
 
-    def draw(self, key: Any, state: Any, episode: Any, policy: Any) -> tuple[Array, Any]:
+    def draw(self, key: OneKey, state: PyTree, episode: Episode, policy: Policy) -> Drawn:
         """Independent uniform variables."""
         low, high = _bounds(self)
         uniforms = uniforms_for(key, self.means.shape, self.means.dtype)
@@ -214,23 +223,29 @@ class UniformNoise(StochasticProcess):
         return jnp.minimum(self.means + self._reach(), _bounds(self)[1])
 
 
-def _settle(process: Any, name: str) -> None:
+@runtime_checkable
+class _Bounded(Protocol):
+    @property
+    def bounds(self) -> tuple[float, float] | None: ...
+
+
+def _settle(process: _Bounded, name: str) -> None:
     values, bounds = check_values(name, getattr(process, name), process.bounds)
     object.__setattr__(process, name, values)
     object.__setattr__(process, "bounds", bounds)
 
 
-def _settle_positive(process: Any, name: str) -> None:
+def _settle_positive(process: StochasticProcess, name: str) -> None:
     value = getattr(process, name)
     if is_concrete(value) and not (jnp.ndim(value) == 0 and is_positive(value)):
         raise ValueError(f"{name} must be a positive number; got {value}.")
     object.__setattr__(process, name, as_float(value).astype(_float_of(process)))
 
 
-def _float_of(process: Any) -> Any:
+def _float_of(process: StochasticProcess) -> DTypeLike:
     return jax.tree.leaves(process)[0].dtype
 
 
-def _bounds(process: Any) -> tuple[float, float]:
-    low, high = process.bounds
-    return low, high
+def _bounds(process: _Bounded) -> tuple[float, float]:
+    assert process.bounds is not None  # since the constructor has run
+    return process.bounds

@@ -11,12 +11,12 @@ $F q = b$.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, ArrayLike, Bool, DTypeLike, Float, Int, PyTree
 
 from pdgd_jax._internal.checks import check_sums, first_place, is_positive, place
 from pdgd_jax._internal.memory import spare_bytes
@@ -68,7 +68,7 @@ class ProjectionResult(NamedTuple):
     """
 
     occupancy: Float[Array, "layers states actions states"]
-    warm_start: Any
+    warm_start: PyTree
     info: ProjectionInfo
 
 
@@ -81,8 +81,8 @@ class Solver(NamedTuple):
       tolerance: `(float32, float64)`, what it aims at by default.
     """
 
-    init: Callable[[Layers, Any], Any]
-    solve: Callable[[Layers, Array, ConfidenceSet, Any, Any], ProjectionResult]
+    init: Callable[[Layers, DTypeLike], PyTree]
+    solve: Callable[[Layers, Array, ConfidenceSet, PyTree, ArrayLike], ProjectionResult]
     tolerance: tuple[float, float]
 
 
@@ -111,7 +111,7 @@ def register_solver(name: str, solver: Solver) -> None:
     SOLVERS.add(name, solver)
 
 
-def cold_start(layers: Layers, solver: str | Solver = "newton", dtype: Any = float) -> Any:
+def cold_start(layers: Layers, solver: str | Solver = "newton", dtype: DTypeLike = float) -> PyTree:
     """The warm start of a first projection, for the carry of a `lax.scan`."""
     return solver_of(solver).init(layers, jnp.dtype(jnp.result_type(dtype)))
 
@@ -122,7 +122,7 @@ def project(
     confidence: ConfidenceSet,
     *,
     solver: str | Solver = "newton",
-    warm_start: Any = None,
+    warm_start: PyTree = None,
     tolerance: float | None = None,
 ) -> ProjectionResult:
     r"""Project on the occupancies of a confidence set, $\Pi_{\Delta(\mathcal P)}(v)$.
@@ -176,7 +176,7 @@ def project(
 
     @jax.custom_jvp
     def solve(
-        layers: Layers, target: Array, confidence: ConfidenceSet, warm_start: Any
+        layers: Layers, target: Array, confidence: ConfidenceSet, warm_start: PyTree
     ) -> ProjectionResult:
         return method.solve(layers, target, confidence, warm_start, tolerance)
 
@@ -204,7 +204,7 @@ def project_batch(
     confidence: ConfidenceSet,
     *,
     solver: str | Solver = "newton",
-    warm_start: Any = None,
+    warm_start: PyTree = None,
     tolerance: float | None = None,
     max_bytes: int | None = None,
 ) -> ProjectionResult:
@@ -257,15 +257,15 @@ LARGEST_TARGET = 1e20
 _ARRAYS_PER_LANE = 32
 
 
-def _no_derivative(primals: Any, tangents: Any) -> Any:
+def _no_derivative(primals: PyTree, tangents: PyTree) -> NoReturn:
     raise NotImplementedError(
         "project has no derivative: it is not differentiable where the active pieces change. "
         "Wrap its arguments in jax.lax.stop_gradient if it is a constant to you."
     )
 
 
-def _check_start(method: Solver, layers: Layers, dtype: Any, warm_start: Any) -> None:
-    def shapes(tree: Any) -> Any:
+def _check_start(method: Solver, layers: Layers, dtype: DTypeLike, warm_start: PyTree) -> None:
+    def shapes(tree: PyTree) -> PyTree:
         return jax.tree.map(jnp.shape, tree)
 
     if shapes(warm_start) != shapes(jax.eval_shape(lambda: method.init(layers, dtype))):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, ArrayLike, Bool, Float, PyTree
 
 from pdgd_jax.models import Layers
 from pdgd_jax.projection._api import LARGEST_TARGET, ProjectionInfo, ProjectionResult
@@ -188,9 +188,9 @@ def conclude(
     problem: Problem,
     occupancy: Array,
     potential: Array,
-    warm_start: Any,
-    iterations: Any,
-    tolerance: Any,
+    warm_start: PyTree,
+    iterations: ArrayLike,
+    tolerance: ArrayLike,
 ) -> ProjectionResult:
     """The result of a solver that found an occupancy and potentials, for a single lane.
 

@@ -251,11 +251,12 @@ def _opt_of_prefix(cmdp: CMDP) -> Callable[[History, int], float]:
             mean if total is None else np.clip(_average(total, run, k), low, 1)
             for mean, total, low in zip(means, sums, (0, -1), strict=True)
         ]
-        if any(average is None or not np.isfinite(average).all() for average in averages):
+        reward, constraints = averages
+        if reward is None or constraints is None or not _finite(reward, constraints):
             return float("nan")
-        address = b"".join(np.asarray(average).tobytes() for average in averages)
+        address = reward.tobytes() + constraints.tobytes()
         if address not in known:
-            best = oracle.optimum(cmdp.mdp, averages[0], averages[1])
+            best = oracle.optimum(cmdp.mdp, reward, constraints)
             known[address] = best.value if best.feasible else float("nan")
         return known[address]
 
@@ -288,3 +289,7 @@ def _stack(evaluations: list[Evaluation]) -> Evaluation:
         if name not in ("episode", "certificates")
     }
     return Evaluation(episode=evaluations[0].episode, certificates=tuple(certificates), **numbers)
+
+
+def _finite(*arrays: NDArray) -> bool:
+    return all(bool(np.isfinite(array).all()) for array in arrays)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Array, Int, Key
+from jaxtyping import Array, Int, Key, PyTree
 
 from pdgd_jax.learners import Learner
 from pdgd_jax.models import CMDP
@@ -72,7 +72,7 @@ class BatchProgram:
         self._sharding = NamedSharding(mesh, _LANES)
         self._begin, self._play = _programs(mesh)
 
-    def place(self, tree: Any) -> Any:
+    def place(self, tree: PyTree) -> PyTree:
         """Arrays of all blocks, one after another along their first axis, on the devices."""
         return jax.device_put(tree, self._sharding)
 
@@ -100,7 +100,7 @@ class BatchProgram:
         return played
 
 
-def wait(tree: Any) -> None:
+def wait(tree: PyTree) -> None:
     """Wait for arrays, but let Python react to signals in between."""
     leaves = [leaf for leaf in jax.tree.leaves(tree) if not _is_key(leaf)]
     pause = 1e-4
@@ -150,7 +150,7 @@ def _play(carry: Carry, what: LaneInputs, stops: Array) -> tuple[Carry, Metrics,
 # Arrays by name, for files.
 
 
-def as_arrays(tree: Any, prefix: str = "") -> dict[str, np.ndarray]:
+def as_arrays(tree: PyTree, prefix: str = "") -> dict[str, np.ndarray]:
     """The leaves of a tree by name, on the host; keys of random numbers as their numbers."""
     return {
         prefix + _name(path): np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
@@ -158,14 +158,14 @@ def as_arrays(tree: Any, prefix: str = "") -> dict[str, np.ndarray]:
     }
 
 
-def from_arrays(like: Any, arrays: Mapping[str, np.ndarray], prefix: str = "") -> Any:
+def from_arrays(like: PyTree, arrays: Mapping[str, np.ndarray], prefix: str = "") -> PyTree:
     """A tree of the structure of `like` with leaves out of `as_arrays`.
 
     Raises:
       ValueError: if an array is missing, or has another shape or type.
     """
 
-    def leaf(path: Any, old: Any) -> Any:
+    def leaf(path: PyTree, old: PyTree) -> PyTree:
         name = prefix + _name(path)
         shape, dtype = old.shape, old.dtype
         if _is_key(old):
@@ -180,11 +180,11 @@ def from_arrays(like: Any, arrays: Mapping[str, np.ndarray], prefix: str = "") -
     return jax.tree_util.tree_map_with_path(leaf, like)
 
 
-def _name(path: Any) -> str:
+def _name(path: PyTree) -> str:
     return jax.tree_util.keystr(path, simple=True, separator=".")
 
 
-def _is_key(leaf: Any) -> bool:
+def _is_key(leaf: PyTree) -> bool:
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
@@ -244,7 +244,7 @@ def run_seeds(
         tell(until)
     metrics = jax.tree.map(lambda *leaves: np.moveaxis(np.concatenate(leaves), 0, 1)[:count], *kept)
 
-    def every(tree: Any) -> Any:
+    def every(tree: PyTree) -> PyTree:
         return jax.tree.map(lambda x: np.broadcast_to(x, (count, *np.shape(x))), tree)
 
     history = history_of(

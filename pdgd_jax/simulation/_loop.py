@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key, PyTree
 
 from pdgd_jax._internal.pytree import pytree
 from pdgd_jax.learners import Learner, Setting, check_fits, check_setting
@@ -45,8 +45,8 @@ class Carry(NamedTuple):
 
     key: Key[Array, ""]
     episode: Int[Array, ""]
-    learner: Any
-    processes: Any
+    learner: PyTree
+    processes: PyTree
     metrics: Metrics
 
 

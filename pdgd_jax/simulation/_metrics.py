@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, ArrayLike, Bool, DTypeLike, Float, Int
 
 from pdgd_jax import theory
 from pdgd_jax._internal.pytree import pytree
@@ -58,13 +58,16 @@ class Worst(NamedTuple):
     value: Float[Array, " n"]
 
     @classmethod
-    def none(cls, number: int, dtype: Any) -> "Worst":
+    def none(cls, number: int, dtype: DTypeLike) -> "Worst":
         """Before the first episode."""
         least = jnp.full(number, -jnp.inf, dtype)
         return cls(least, jnp.zeros(number, dtype), least)
 
     def add(
-        self, terms: Float[Array, " n"], first: Any = 0.0, toll: Float[Array, ""] | float = 0.0
+        self,
+        terms: Float[Array, " n"],
+        first: ArrayLike = 0.0,
+        toll: Float[Array, ""] | float = 0.0,
     ) -> "Worst":
         """After one more episode.
 
@@ -221,7 +224,7 @@ def reference(cmdp: CMDP, comparators: Comparators, setting: Setting | None) -> 
     )
 
 
-def _pace(setting: Setting | None, num_constraints: int, dtype: Any) -> theory.Pace | None:
+def _pace(setting: Setting | None, num_constraints: int, dtype: DTypeLike) -> theory.Pace | None:
     if setting is None or setting.rates is None:
         return None
     if setting.num_episodes is None or setting.delta is None:

@@ -38,10 +38,11 @@ import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from pdgd_jax._internal.checks import is_number, is_whole, whole_number
 from pdgd_jax._internal.registry import nearest
+from pdgd_jax._internal.typing import Table
 from pdgd_jax.instances import builder_of, check_value, make_for
 from pdgd_jax.learners import RATES, registered_learners
 from pdgd_jax.models import CMDP
@@ -77,7 +78,7 @@ class Instance:
 
     make: str
     label: str
-    options: dict[str, Any]
+    options: Table
     where: Callable[[], str] = dataclasses.field(default=str, compare=False, repr=False)
 
     def build(self, horizon: int) -> CMDP:
@@ -141,7 +142,7 @@ class Configuration:
     solver: str
 
     @classmethod
-    def from_dict(cls, table: Mapping[str, Any]) -> Self:
+    def from_dict(cls, table: Mapping[str, Any]) -> "Configuration":
         """From a dictionary of the shape of the file, such as `as_dict()`.
 
         Raises:
@@ -150,15 +151,15 @@ class Configuration:
         return cls._from(table, lambda path: "")
 
     @classmethod
-    def _from(cls, table: Mapping[str, Any], where: Callable[[KeyPath], str]) -> Self:
+    def _from(cls, table: Mapping[str, Any], where: Callable[[KeyPath], str]) -> "Configuration":
         try:
             return cls(**_fields(table, where))
         except _WrongError as error:
             raise ValueError(where(error.path) + error.sentence) from None
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Table:
         """Everything, as plain as JSON; `from_dict` makes an equal one of it."""
-        table: dict[str, Any] = {
+        table: Table = {
             "name": self.name,
             "key": self.key,
             "seeds": self.seeds,
@@ -171,10 +172,10 @@ class Configuration:
             "settings": {name: list(getattr(self, name)) for name in _KEYS["settings"]},
             "learners": {"names": list(self.learners), "solver": self.solver},
         }
-        plain: dict[str, Any] = json.loads(json.dumps(table))
+        plain: Table = json.loads(json.dumps(table))
         return plain
 
-    def with_streams(self, streams: str) -> Self:
+    def with_streams(self, streams: str) -> "Configuration":
         """The same with other random streams, one of `STREAMS`."""
         try:
             checked = _one_of("stream", STREAMS)(("streams",), streams)
@@ -295,12 +296,12 @@ def _holds(table: Any, path: KeyPath) -> bool:
 # Checks
 
 
-def _fields(table: Mapping[str, Any], where: Callable[[KeyPath], str]) -> dict[str, Any]:
+def _fields(table: Mapping[str, Any], where: Callable[[KeyPath], str]) -> Table:
     _check_keys("", table)
     settings = _table(table, "settings")
     learners = _table(table, "learners")
 
-    def several(name: str, default: Any, check: Callable[[KeyPath, Any], T]) -> tuple[T, ...]:
+    def several(name: str, default: object, check: Callable[[KeyPath, object], T]) -> tuple[T, ...]:
         return _several(("settings", name), settings.get(name, default), check)
 
     horizon = several("horizon", 10_000, _whole(1, _MOST_EPISODES))
@@ -334,7 +335,7 @@ def _fields(table: Mapping[str, Any], where: Callable[[KeyPath], str]) -> dict[s
     }
 
 
-def _instances(entries: Any, where: Callable[[KeyPath], str]) -> tuple[Instance, ...]:
+def _instances(entries: object, where: Callable[[KeyPath], str]) -> tuple[Instance, ...]:
     if not isinstance(entries, Sequence) or not entries or isinstance(entries, str):
         raise _WrongError(
             ("instance",),
@@ -394,7 +395,7 @@ def _check_keys(name: str, table: Mapping[str, Any]) -> None:
         )
 
 
-def _several(path: KeyPath, value: Any, check: Callable[[KeyPath, Any], T]) -> tuple[T, ...]:
+def _several(path: KeyPath, value: object, check: Callable[[KeyPath, object], T]) -> tuple[T, ...]:
     """A value, or a list of values that differ."""
     values = list(value) if isinstance(value, list | tuple) else [value]
     if path[-1] == "rates" and len(values) == 2 and all(map(is_number, values)):
@@ -410,8 +411,8 @@ def _several(path: KeyPath, value: Any, check: Callable[[KeyPath, Any], T]) -> t
     return tuple(found)
 
 
-def _whole(least: int, most: int | None = None) -> Callable[[KeyPath, Any], int]:
-    def check(path: KeyPath, value: Any) -> int:
+def _whole(least: int, most: int | None = None) -> Callable[[KeyPath, object], int]:
+    def check(path: KeyPath, value: object) -> int:
         with _at(path):
             return whole_number(
                 str(path[-1]), value, least, most, accept=is_whole, shown=_show, grouping=""
@@ -420,7 +421,7 @@ def _whole(least: int, most: int | None = None) -> Callable[[KeyPath, Any], int]
     return check
 
 
-def _delta(path: KeyPath, value: Any) -> float:
+def _delta(path: KeyPath, value: object) -> float:
     if not is_number(value) or not 0 < value < 1:
         raise _WrongError(
             path, f"delta must be a number strictly between 0 and 1; got {_show(value)}."
@@ -428,7 +429,7 @@ def _delta(path: KeyPath, value: Any) -> float:
     return float(value)
 
 
-def _scale(path: KeyPath, value: Any) -> float:
+def _scale(path: KeyPath, value: object) -> float:
     if not is_number(value) or not math.isfinite(value) or value < 0:
         raise _WrongError(
             path, f"confidence_scale must be a finite number, at least 0; got {_show(value)}."
@@ -436,11 +437,14 @@ def _scale(path: KeyPath, value: Any) -> float:
     return float(value)
 
 
-def _rates(path: KeyPath, value: Any) -> Rates:
+def _rates(path: KeyPath, value: object) -> Rates:
     if isinstance(value, str) and value in RATES:
         return value
-    pair = isinstance(value, list | tuple) and len(value) == 2
-    if pair and all(is_number(entry) and math.isfinite(entry) and entry > 0 for entry in value):
+    if (
+        isinstance(value, list | tuple)
+        and len(value) == 2
+        and all(is_number(entry) and math.isfinite(entry) and entry > 0 for entry in value)
+    ):
         return float(value[0]), float(value[1])
     hint = nearest(value, RATES) if isinstance(value, str) else ""
     raise _WrongError(
@@ -450,8 +454,8 @@ def _rates(path: KeyPath, value: Any) -> Rates:
     )
 
 
-def _one_of(what: str, known: Collection[str]) -> Callable[[KeyPath, Any], str]:
-    def check(path: KeyPath, value: Any) -> str:
+def _one_of(what: str, known: Collection[str]) -> Callable[[KeyPath, object], str]:
+    def check(path: KeyPath, value: object) -> str:
         if not isinstance(value, str) or value not in known:
             hint = nearest(value, known) if isinstance(value, str) else ""
             raise _WrongError(
@@ -462,7 +466,7 @@ def _one_of(what: str, known: Collection[str]) -> Callable[[KeyPath, Any], str]:
     return check
 
 
-def _text(path: KeyPath, value: Any) -> str:
+def _text(path: KeyPath, value: object) -> str:
     if not isinstance(value, str) or not value or not value.isprintable():
         raise _WrongError(
             path, f"{path[-1]} must be text on one line, not empty; got {_show(value)}."
@@ -470,7 +474,7 @@ def _text(path: KeyPath, value: Any) -> str:
     return value
 
 
-def _check_plain(path: KeyPath, value: Any) -> None:
+def _check_plain(path: KeyPath, value: object) -> None:
     try:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError):
@@ -488,9 +492,9 @@ def _at(path: KeyPath) -> Iterator[None]:
         raise _WrongError(path, str(error)) from None
 
 
-def _listed(options: dict[str, Any]) -> dict[str, Any]:
+def _listed(options: Table) -> Table:
     """Options as they come back from JSON, so that equal configurations are equal."""
-    plain: dict[str, Any] = json.loads(json.dumps(options))
+    plain: Table = json.loads(json.dumps(options))
     return plain
 
 
@@ -501,7 +505,7 @@ def _rates_label(rates: Rates) -> str:
     return f"C={primal},eta={dual}"
 
 
-def _show(value: Any) -> str:
+def _show(value: object) -> str:
     """A value as it stands in the file, cut if it is long."""
     text = json.dumps(value, default=str, ensure_ascii=False)
     return text if len(text) <= 80 else text[:77] + "..."

@@ -43,7 +43,7 @@ import socket
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -179,7 +179,7 @@ class Store:
     @classmethod
     def create(
         cls, path: str | Path, identity: Mapping[str, Any], plan: Mapping[str, Any] | None = None
-    ) -> Self:
+    ) -> "Store":
         """Begin a sweep in a folder that is new or empty, and lock it.
 
         Raises:
@@ -224,7 +224,7 @@ class Store:
         *,
         write: bool = False,
         member: int = 0,
-    ) -> Self:
+    ) -> "Store":
         """Open the folder of a sweep, to read or to go on.
 
         Args:
@@ -260,7 +260,7 @@ class Store:
             os.close(self._lock)
             self._lock = None
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Store":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -6,11 +6,11 @@ An optax transformation followed by optax's projection on a box, so that another
 put in the place of plain gradient descent.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float
+from jaxtyping import Array, DTypeLike, Float, PyTree
 
 from pdgd_jax import theory
 from pdgd_jax._internal.sums import Compensated
@@ -31,10 +31,10 @@ class State(NamedTuple):
 
     multipliers: Float[Array, " m"]
     lost: Float[Array, " m"]
-    optimizer: Any
+    optimizer: PyTree
 
 
-def init(optimizer: optax.GradientTransformation, num_constraints: int, dtype: Any) -> State:
+def init(optimizer: optax.GradientTransformation, num_constraints: int, dtype: DTypeLike) -> State:
     r"""$\lambda_1 = 0$."""
     multipliers = jnp.zeros(num_constraints, dtype)
     return State(multipliers, jnp.zeros_like(multipliers), optimizer.init(multipliers))

@@ -7,16 +7,16 @@ the margin $\rho$.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import optax
 from jax.tree_util import Partial
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, ArrayLike, Float, Key
 
 from pdgd_jax._internal.pytree import pytree, static
 from pdgd_jax.learners._base import Info, Learner, Setting, check_setting
-from pdgd_jax.learners._rates import rates_of
+from pdgd_jax.learners._rates import RatesLike, rates_of
 from pdgd_jax.learners.primal_dual import _dual as dual
 from pdgd_jax.learners.primal_dual._uc_o_gdps import Config as PrimalConfig
 from pdgd_jax.learners.primal_dual._uc_o_gdps import State as PrimalState
@@ -43,7 +43,7 @@ class Config:
     primal: PrimalConfig
     dual_step: Float[Array, ""]
     num_constraints: int = static()
-    dual_optimizer: Callable[[Any], optax.GradientTransformation] = static(default=optax.sgd)
+    dual_optimizer: Callable[[ArrayLike], optax.GradientTransformation] = static(default=optax.sgd)
 
 
 class State(NamedTuple):
@@ -105,13 +105,13 @@ def update(
 def pdgd_ops(
     layers: Layers,
     num_constraints: int,
-    num_episodes: Any,
+    num_episodes: ArrayLike,
     *,
-    delta: Any = 0.05,
-    rates: Any = "tuned",
-    confidence_scale: Any = 1.0,
+    delta: ArrayLike = 0.05,
+    rates: RatesLike = "tuned",
+    confidence_scale: ArrayLike = 1.0,
     solver: str | Solver = "newton",
-    dual_optimizer: Callable[[Any], optax.GradientTransformation] = optax.sgd,
+    dual_optimizer: Callable[[ArrayLike], optax.GradientTransformation] = optax.sgd,
 ) -> Learner:
     r"""PDGD-OPS as a learner for `run`.
 

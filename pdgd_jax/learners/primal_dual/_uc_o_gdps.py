@@ -10,16 +10,16 @@ $$\hat q_{t+1} = \Pi_{\Delta(\mathcal P_i)}(\hat q_t - \eta_t \ell_t), \qquad
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.tree_util import Partial
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, ArrayLike, Float, Key, PyTree
 
 from pdgd_jax._internal.pytree import pytree, static
 from pdgd_jax.learners._base import Info, Learner, Setting, check_setting
-from pdgd_jax.learners._rates import rates_of
+from pdgd_jax.learners._rates import RatesLike, rates_of
 from pdgd_jax.learners._visits import Visits, count, estimate, no_visits
 from pdgd_jax.models import Layers, Outcome, Trajectory, policy_of
 from pdgd_jax.projection import (
@@ -70,7 +70,7 @@ class State(NamedTuple):
     confidence: ConfidenceSet
     visits: Visits
     largest_loss: Float[Array, ""]
-    warm_start: Any
+    warm_start: PyTree
 
 
 def _estimate(config: Config, visits: Visits) -> ConfidenceSet:
@@ -146,11 +146,11 @@ def update(
 
 def uc_o_gdps(
     layers: Layers,
-    num_episodes: Any,
+    num_episodes: ArrayLike,
     *,
-    delta: Any = 0.05,
-    rates: Any = "tuned",
-    confidence_scale: Any = 1.0,
+    delta: ArrayLike = 0.05,
+    rates: RatesLike = "tuned",
+    confidence_scale: ArrayLike = 1.0,
     solver: str | Solver = "newton",
     loss: Callable[[Outcome], Float[Array, "layers states actions"]] | None = None,
 ) -> Learner:

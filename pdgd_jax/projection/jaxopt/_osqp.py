@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxopt import BoxOSQP
-from jaxtyping import Array
+from jaxtyping import Array, ArrayLike, DTypeLike, PyTree
 
 from pdgd_jax.models import Layers
 from pdgd_jax.projection._api import ProjectionResult, Solver
@@ -95,7 +95,7 @@ class Program(NamedTuple):
         return self.only(potential[:, :, None, None] - ahead[:, None, None])
 
 
-def _quadratic(_: Any, unknowns: tuple[Array, Array]) -> tuple[Array, Array]:
+def _quadratic(_: object, unknowns: tuple[Array, Array]) -> tuple[Array, Array]:
     occupancy, deviation = unknowns
     return occupancy, jnp.zeros_like(deviation)
 
@@ -208,26 +208,26 @@ class _Direct:
     """The linear solver of `BoxOSQP`, as jaxopt's own are."""
 
     def init_state(
-        self, unknowns: Any, quadratic: Any, program: Program, sigma: Any, step_size: Any
+        self, unknowns: PyTree, quadratic: object, program: Program, sigma: Array, step_size: Array
     ) -> _Factor:
         return _Factor.of(program, jnp.asarray(step_size, program.center.dtype))
 
     def update_stepsize(self, factor: _Factor, step_size: Array) -> _Factor:
         return _Factor.of(factor.program, step_size)
 
-    def run(self, right: tuple[Array, Array], state: Any) -> tuple[tuple[Array, Array], _Factor]:
+    def run(self, right: tuple[Array, Array], state: PyTree) -> tuple[tuple[Array, Array], _Factor]:
         return state.solver_state.solve(right), state.solver_state
 
 
 class WarmStart(NamedTuple):
     """The solution of an earlier projection."""
 
-    occupancy: Array  # [L, S, A, S]
-    deviation: Array  # [L, S, A, S]
+    occupancy: Any  # [L, S, A, S]
+    deviation: Any  # [L, S, A, S]
     multipliers: Rows
 
 
-def init(layers: Layers, dtype: Any) -> WarmStart:
+def init(layers: Layers, dtype: DTypeLike) -> WarmStart:
     """All zero."""
     L, S, A = layers.shape
     zeros = jnp.zeros((L, S, A, S), dtype)
@@ -273,7 +273,7 @@ def _completed(problem: Problem, point: Point) -> WarmStart:
 
 
 class _Carry(NamedTuple):
-    params: Any  # jaxopt's KKTSolution
+    params: PyTree  # jaxopt's KKTSolution
     step_size: Array
     factor: _Factor
     rounds: Array
@@ -284,7 +284,7 @@ def solve(
     target: Array,
     confidence: ConfidenceSet,
     warm_start: WarmStart,
-    tolerance: Any,
+    tolerance: ArrayLike,
     *,
     polished: bool,
 ) -> ProjectionResult:
@@ -311,7 +311,7 @@ def solve(
 
     # `update` adapts the step size, and looks at residuals that nobody else needs, in iteration 0:
     # so every iteration but the last of some rounds is called the first.
-    def iterate(carry: _Carry, number: Any) -> _Carry:
+    def iterate(carry: _Carry, number: ArrayLike) -> _Carry:
         before = state._replace(iter_num=number, rho_bar=carry.step_size, solver_state=carry.factor)
         params, after = method.update(carry.params, before, *arguments)
         return carry._replace(params=params, step_size=after.rho_bar, factor=after.solver_state)

@@ -11,12 +11,12 @@ suffice the solver goes on, and they are tried again.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array
+from jaxtyping import Array, ArrayLike, PyTree
 
 from pdgd_jax.projection._api import ProjectionResult
 from pdgd_jax.projection._cone import ABSENT, positive_part, project_cone
@@ -101,7 +101,7 @@ def _padded(problem: Problem) -> Problem:
 
 
 class _Progress(NamedTuple):
-    carry: Any
+    carry: PyTree
     found: Point  # by the solver
     best: Point  # with the polish, if that helped
     rounds: Array
@@ -109,13 +109,13 @@ class _Progress(NamedTuple):
 
 def solve_in_rounds(
     problem: Problem,
-    run: Callable[[Any], tuple[Any, Array, Array]],
-    start: Any,
-    warm_start: Callable[[Any, Point, Array], Any],
+    run: Callable[[PyTree], tuple[PyTree, Array, Array]],
+    start: PyTree,
+    warm_start: Callable[[PyTree, Point, Array], PyTree],
     *,
     iterations: int,
     most_rounds: int,
-    tolerance: Any,
+    tolerance: ArrayLike,
     polished: bool,
 ) -> ProjectionResult:
     """A solver, the polish and a look at the residual, in turns until it is within the tolerance.

@@ -11,12 +11,12 @@ and slow, hundreds to thousands of steps where Newton takes five. jaxopt is no l
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
 from jaxopt import ProjectedGradient
-from jaxtyping import Array
+from jaxtyping import Array, ArrayLike, DTypeLike, PyTree
 
 from pdgd_jax.models import Layers
 from pdgd_jax.projection._api import ProjectionResult, Solver
@@ -38,7 +38,7 @@ class WarmStart(NamedTuple):
     mass: Array  # [L, S, A], 0 where it is not known
 
 
-def init(layers: Layers, dtype: Any) -> WarmStart:
+def init(layers: Layers, dtype: DTypeLike) -> WarmStart:
     """No potential, and masses that are not known."""
     L, S, A = layers.shape
     return WarmStart(jnp.zeros((L, S), dtype), jnp.zeros((L, S, A), dtype))
@@ -66,7 +66,7 @@ def solve(
     target: Array,
     confidence: ConfidenceSet,
     warm_start: WarmStart,
-    tolerance: Any,
+    tolerance: ArrayLike,
     *,
     polished: bool,
 ) -> ProjectionResult:
@@ -94,11 +94,11 @@ def solve(
         implicit_diff=False,
     )
 
-    def update(_: Any, step: tuple[Array, Any]) -> tuple[Array, Any]:
+    def update(_: object, step: tuple[Array, PyTree]) -> tuple[Array, PyTree]:
         potential, state = step
         return tuple(method.update(potential, state, conserved, problem, state.aux))
 
-    def run(carry: tuple[Array, Any]) -> tuple[tuple[Array, Any], Array, Array]:
+    def run(carry: tuple[Array, PyTree]) -> tuple[tuple[Array, PyTree], Array, Array]:
         potential, state = carry
         # Momentum carries it beyond the solution, and then it circles: it starts anew after 1, 2,
         # 4, ... rounds.
@@ -111,7 +111,7 @@ def solve(
         occupancy = occupancy_at(problem, potential, state.aux)
         return (potential, state), occupancy, potential
 
-    def after(carry: Any, point: Point, exact: Array) -> WarmStart:
+    def after(carry: PyTree, point: Point, exact: Array) -> WarmStart:
         del carry, exact
         return WarmStart(point.potential[..., 0], point.occupancy.sum(0)[..., 0])
 
