@@ -87,7 +87,7 @@ class Bound(NamedTuple):
 
 def radius(
     visits: Int[Array, "*shape"] | int,
-    next_layer_size: Int[Array, "*shape"] | int,
+    next_layer_size: Int[Array, "*#shape"] | int,
     num_states: Int[Array, ""] | int,
     num_actions: Int[Array, ""] | int,
     num_episodes: Float[Array, ""] | float,

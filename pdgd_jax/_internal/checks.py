@@ -110,7 +110,7 @@ def fraction(name: str, value: SupportsFloat) -> float:
 # Arrays over layers, states and actions
 
 
-def first_place(wrong: NDArray) -> tuple[int, ...] | None:
+def first_place(wrong: NDArray | np.bool) -> tuple[int, ...] | None:
     """The index of the first entry that is true; None if none is."""
     return tuple(int(i) for i in np.argwhere(wrong)[0]) if wrong.any() else None
 

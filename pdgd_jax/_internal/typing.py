@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-__all__ = ["Arrays", "Count", "Flag", "NDArray", "Number", "OneKey", "Table", "Traced"]
+__all__ = ["Arrays", "Count", "Flag", "MaybeKey", "NDArray", "Number", "OneKey", "Table", "Traced"]
 
 # An array on the host, of any shape and type.
 NDArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -21,4 +21,5 @@ Number: TypeAlias = Float[Array, ""]
 Count: TypeAlias = Int[Array, ""]
 Flag: TypeAlias = Bool[Array, ""]
 OneKey: TypeAlias = Key[Array, ""]
+MaybeKey: TypeAlias = OneKey | None  # None will do where nothing is drawn
 Traced: TypeAlias = Number | Count | float

@@ -2,16 +2,17 @@
 
 import jax.numpy as jnp
 from jax.tree_util import Partial
-from jaxtyping import Array, ArrayLike, Float, Key
+from jaxtyping import Array, ArrayLike, Float
 
 from pdgd_jax import oracle
+from pdgd_jax._internal.typing import MaybeKey
 from pdgd_jax.learners._base import Info, Learner, Setting
 from pdgd_jax.models import CMDP, Layers, Outcome, Trajectory, policy_of
 
 __all__ = ["best_feasible", "fixed_policy", "most_feasible", "uniform"]
 
 
-def _init(policy: Array, key: Key[Array, ""]) -> tuple[()]:
+def _init(policy: Array, key: MaybeKey) -> tuple[()]:
     del policy, key
     return ()
 

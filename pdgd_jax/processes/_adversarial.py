@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from pdgd_jax._internal.checks import fraction, is_whole, whole_number
 from pdgd_jax._internal.pytree import as_float, is_concrete, pytree, static
-from pdgd_jax._internal.typing import OneKey
+from pdgd_jax._internal.typing import MaybeKey, OneKey
 from pdgd_jax.processes._base import (
     AdversarialProcess,
     Drawn,
@@ -47,7 +47,7 @@ class Table(AdversarialProcess):
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "num_episodes", values.shape[0])
 
-    def draw(self, key: OneKey, state: PyTree, episode: Episode, policy: Policy) -> Drawn:
+    def draw(self, key: MaybeKey, state: PyTree, episode: Episode, policy: Policy) -> Drawn:
         """Row `episode`; NaN past the end."""
         row = self.values.at[episode].get(mode="fill", fill_value=jnp.nan)
         return row, state
@@ -85,7 +85,7 @@ class Phases(AdversarialProcess):
                 f'schedule must be "periodic", "doubling" or "once"; got {self.schedule!r}.'
             )
 
-    def draw(self, key: OneKey, state: PyTree, episode: Episode, policy: Policy) -> Drawn:
+    def draw(self, key: MaybeKey, state: PyTree, episode: Episode, policy: Policy) -> Drawn:
         """The values of the current turn."""
         return self.values[self._phase(jnp.asarray(episode, jnp.int32))], state
 
@@ -132,7 +132,7 @@ class Drift(AdversarialProcess):
         object.__setattr__(self, "amplitude", amplitude)
         object.__setattr__(self, "period", _period(self.period))
 
-    def draw(self, key: OneKey, state: PyTree, episode: Episode, policy: Policy) -> Drawn:
+    def draw(self, key: MaybeKey, state: PyTree, episode: Episode, policy: Policy) -> Drawn:
         """The values of `episode`."""
         return self.center + self._wave(jnp.asarray(episode, jnp.int32)) * self.amplitude, state
 
@@ -241,7 +241,7 @@ class Adaptive(AdversarialProcess):
         object.__setattr__(self, "bounds", bounds)
         object.__setattr__(self, "strength", as_float(self.strength).astype(values.dtype))
 
-    def draw(self, key: OneKey, state: PyTree, episode: Episode, policy: Policy) -> Drawn:
+    def draw(self, key: MaybeKey, state: PyTree, episode: Episode, policy: Policy) -> Drawn:
         """The values after punishment."""
         assert policy is not None, "an adaptive process looks at the policy"
         punishment = self.strength * policy.astype(self.values.dtype)  # [L, S, A]

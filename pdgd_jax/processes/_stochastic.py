@@ -9,7 +9,7 @@ from jaxtyping import Array, DTypeLike, Float, PyTree
 
 from pdgd_jax._internal.checks import is_positive
 from pdgd_jax._internal.pytree import as_float, is_concrete, pytree, static
-from pdgd_jax._internal.typing import OneKey
+from pdgd_jax._internal.typing import MaybeKey, OneKey
 from pdgd_jax.processes._base import (
     Drawn,
     Episode,
@@ -41,7 +41,7 @@ class Constant(StochasticProcess):
         values, _ = check_values("values", self.values)
         object.__setattr__(self, "values", values)
 
-    def draw(self, key: OneKey, state: PyTree, episode: Episode, policy: Policy) -> Drawn:
+    def draw(self, key: MaybeKey, state: PyTree, episode: Episode, policy: Policy) -> Drawn:
         """The values."""
         return self.values, state
 

@@ -313,7 +313,7 @@ def test_fixed_learners_play_what_they_say():
         ({"solver": "magic"}, "unknown solver 'magic'"),
     ],
 )
-def test_bad_settings_are_refused_in_a_sentence(arguments, sentence):
+def test_bad_settings_are_refused_in_a_sentence(unchecked, arguments, sentence):
     layers = Layers.from_sizes((1, 2, 1), 2)
     settings = {"num_constraints": 1, "num_episodes": 10, **arguments}
     with pytest.raises(ValueError, match=sentence):

@@ -127,7 +127,7 @@ def test_padding_a_layered_copy_keeps_its_value():
         ({"action_mask": np.arange(15).reshape(5, 3) > 2}, "state 0 has no action"),
     ],
 )
-def test_bad_input(change, sentence):
+def test_bad_input(unchecked, change, sentence):
     arguments = {"transition": flat_mdp(0), "start": 0, "horizon": 3} | change
     with pytest.raises(ValueError, match=sentence):
         unroll(**arguments)

@@ -12,9 +12,10 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import optax
 from jax.tree_util import Partial
-from jaxtyping import Array, ArrayLike, Float, Key
+from jaxtyping import Array, ArrayLike, Float
 
 from pdgd_jax._internal.pytree import pytree, static
+from pdgd_jax._internal.typing import MaybeKey
 from pdgd_jax.learners._base import Info, Learner, Setting, check_setting
 from pdgd_jax.learners._rates import RatesLike, rates_of
 from pdgd_jax.learners.primal_dual import _dual as dual
@@ -58,7 +59,7 @@ class State(NamedTuple):
     dual: dual.State
 
 
-def init(config: Config, key: Key[Array, ""]) -> State:
+def init(config: Config, key: MaybeKey) -> State:
     r"""$\hat q_1$ uniform, $\lambda_1 = 0$."""
     del key  # nothing is random
     optimizer = config.dual_optimizer(config.dual_step)

@@ -15,9 +15,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.tree_util import Partial
-from jaxtyping import Array, ArrayLike, Float, Key, PyTree
+from jaxtyping import Array, ArrayLike, Float, PyTree
 
 from pdgd_jax._internal.pytree import pytree, static
+from pdgd_jax._internal.typing import MaybeKey
 from pdgd_jax.learners._base import Info, Learner, Setting, check_setting
 from pdgd_jax.learners._rates import RatesLike, rates_of
 from pdgd_jax.learners._visits import Visits, count, estimate, no_visits
@@ -197,7 +198,7 @@ def _minus_reward(outcome: Outcome) -> Array:
     return -outcome.reward
 
 
-def _init(config: Config, key: Key[Array, ""]) -> State:
+def _init(config: Config, key: MaybeKey) -> State:
     del key
     return init(config)
 
