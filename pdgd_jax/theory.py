@@ -428,7 +428,7 @@ def violation_bound(
     )
 
 
-def required_margin(num_layers: int, num_constraints: int, num_episodes: int) -> float:
+def required_margin(num_layers: int, num_constraints: int, num_episodes: float) -> float:
     r"""The least margin for which the $\sqrt T$ guarantees hold, $T^{-1/8} L \sqrt{20 m}$.
 
     Since $\rho \le L$, no instance meets it before $T = (20 m)^4$ episodes: 160,000 for m = 1.

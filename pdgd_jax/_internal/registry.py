@@ -140,6 +140,10 @@ class Registry(Generic[T]):
 
     keys = names
 
+    def items(self) -> Iterator[tuple[str, T]]:
+        """Names and what they stand for; all that is lazy is imported."""
+        return ((name, self.get(name)) for name in self.names())
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
 

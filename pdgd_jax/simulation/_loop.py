@@ -15,6 +15,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from pdgd_jax._internal.pytree import pytree
+from pdgd_jax._internal.typing import NDArray
 from pdgd_jax.learners import Learner, Setting, check_fits, check_setting
 from pdgd_jax.models import CMDP, rollout
 from pdgd_jax.simulation import _metrics as measured
@@ -92,7 +93,9 @@ class History:
         return self.metrics.unconverged[..., -1] == 0
 
 
-def checkpoint_episodes(num_episodes: int, checkpoints: int | Sequence[int]) -> tuple[int, ...]:
+def checkpoint_episodes(
+    num_episodes: int, checkpoints: int | Sequence[int] | NDArray
+) -> tuple[int, ...]:
     """After which episodes to look: so many, evenly spread, or exactly those given.
 
     The last one is always the end of the run.
@@ -187,7 +190,7 @@ def run(
     learner: Learner,
     num_episodes: int,
     *,
-    checkpoints: int | Sequence[int] = 200,
+    checkpoints: int | Sequence[int] | NDArray = 200,
     comparators: Comparators | None = None,
 ) -> History:
     r"""Let a learner play a CMDP: the paper's learner-environment interaction.

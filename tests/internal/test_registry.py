@@ -38,6 +38,16 @@ def test_a_name_stands_for_one_thing(fruits):
         apples.add("x", 2)
 
 
+def test_what_follows_from_something_else_comes_after():
+    table = {"fig": "f", "apple": "never"}
+    fruits = Registry("fruit", more=lambda: table)
+    fruits.add("apple", "a")
+    assert list(fruits.items()) == [("apple", "a"), ("fig", "f")]
+    table["plum"] = "l"
+    assert "plum" in fruits
+    assert fruits["plum"] == "l"
+
+
 def test_an_unknown_name_is_answered_with_the_nearest_and_all(fruits):
     sentence = r"^unknown fruit 'aple' \(did you mean 'apple'\?\); the fruits are apple, pear.$"
     with pytest.raises(ValueError, match=sentence):

@@ -359,7 +359,7 @@ def test_an_unconverged_projection_is_counted(cmdp):
     assert history.metrics.unconverged.tolist() == [1, 2, 3, 4]
 
 
-def test_bad_input_is_refused_before_anything_compiles(cmdp, learner):
+def test_bad_input_is_refused_before_anything_compiles(unchecked, cmdp, learner):
     def refused(sentence, cmdp=cmdp, learner=learner, num_episodes=T, **options):
         with pytest.raises(ValueError, match=sentence):
             run(KEYS[0], cmdp, learner, num_episodes, **options)
