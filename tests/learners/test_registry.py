@@ -15,7 +15,7 @@ def forgotten():
 
 @pytest.mark.parametrize("name", learners.registered_learners())
 def test_every_registered_learner_is_built_with_the_common_settings(name):
-    cmdp = make("two-phase")
+    cmdp = make("two-phase", num_episodes=100)
     settings = {"delta": 0.1, "rates": "theory", "confidence_scale": 0.5, "solver": "newton"}
     assert set(settings) == set(learners.SETTINGS)
     learner = make_learner(name, cmdp, 100, **settings)
