@@ -66,7 +66,7 @@ class Estimate(NamedTuple):
       >>> import numpy as np
       >>> found = Estimate.of(np.array([1.0, 2.0, 3.0, 4.0, 90.0]))
       >>> found.words(), found.words(statistic="mean")
-      ('3 (1.4 to 55.6)', '20 (2.2 to 55)')
+      ('3 (1.4 to 55.6)', '20 (1.8 to 55.2)')
     """
 
     median: float

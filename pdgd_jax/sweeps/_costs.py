@@ -7,9 +7,9 @@ $$a + w \, (b \, L S^2 A + c \, L A S^3 + d \, (1 + m) L S A)$$
 seconds on one core: for the operations themselves, however small; for work on occupancies; for the
 matrices of the projection, where $c$ is larger once one of them has left the first cache; and to
 draw rewards and constraints. A policy that is fixed has no matrices, and smaller constants. They
-are those of one machine (`python benchmarks/scaling.py --fit` measures and prints them) and the
+are fitted to two machines (`python benchmarks/scaling.py --fit` measures and prints them) and the
 same everywhere: plans of sweeps are made with them, and must not depend on where they are made.
-They are right within a factor of three for what was measured there, see `tests/test_costs.py`; a
+They are right within a factor of three for what was measured there, see `benchmarks/machines.py`; a
 busy or older machine takes longer.
 """
 
@@ -126,7 +126,7 @@ def episode_seconds(
     Example:
       >>> one, many = episode_seconds((4, 4, 3)), episode_seconds((4, 4, 3), lanes=64) / 64
       >>> round(one * 1e6), round(many * 1e6)   # microseconds for one lane: alone, and among others
-      (51, 13)
+      (57, 23)
     """
     L, S, A = shape
     fits = S * S * itemsize <= _CACHE_BYTES

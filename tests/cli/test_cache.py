@@ -85,7 +85,8 @@ def test_a_folder_that_cannot_be_written_is_no_error(tmp_path):
 RUN = ["run", "two-phase", "--episodes", "20", "--seeds", "2", "--checkpoints", "2", "--json"]
 
 
-@pytest.mark.parametrize("learner", ["uniform", pytest.param("pdgd-ops", marks=pytest.mark.slow)])
+@pytest.mark.slow  # six processes
+@pytest.mark.parametrize("learner", ["uniform", "pdgd-ops"])
 def test_results_are_the_same_bits_with_and_without(tmp_path, learner):
     kept = tmp_path / "kept"
 
