@@ -58,7 +58,7 @@ class Decision(NamedTuple):
 LOOKED_AT = (
     Decision("0.10", True, "measured: a projection takes 0.78 of the time"),
     Decision("0.11", False, "not measured, and off until it is"),
-    Decision("0.12", False, "not measured; without it 1.08 to 1.28 times the episodes of 0.10"),
+    Decision("0.12", False, "measured: without it 1.00 and 1.01 of the time with it"),
 )
 
 
