@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Style", "colours_of", "makes_promises", "styles_of"]
 
-# So many colours and dashes there are, in `plots.canvas` and in the page of a report.
+# So many colours and dashes there are, in `plots` and in the page of a report.
 NUM_COLOURS, NUM_DASHES = 7, 4
 # What is drawn alike in every figure: those who learn by their rates, and those who do not learn.
 _LEARNS = {

@@ -10,6 +10,7 @@ import pytest
 
 from pdgd_jax import (
     CMDP,
+    ConfidenceSet,
     comparators_of,
     evaluate,
     learners,
@@ -409,7 +410,7 @@ def test_with_known_transitions_it_finds_the_optimum():
     cmdp = make("random", **OPTIONS)
     T = 4000
     honest = pdgd_ops(cmdp.layers, 1, T)
-    known = learners.base.ConfidenceSet(cmdp.mdp.transition, jnp.zeros(cmdp.layers.shape))
+    known = ConfidenceSet(cmdp.mdp.transition, jnp.zeros(cmdp.layers.shape))
 
     def init(key):
         state = honest.init(key)

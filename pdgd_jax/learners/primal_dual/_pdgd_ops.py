@@ -122,7 +122,7 @@ def pdgd_ops(
       num_episodes: $T$, on which step sizes, radii and the box of the multipliers depend.
       delta: the confidence parameter.
       rates: "tuned" to use the algorithm, "theory" to check the theorems (it barely moves the
-        multipliers before millions of episodes), or a pair $(C, \eta)$; see `learners.rates`.
+        multipliers before millions of episodes), or a pair $(C, \eta)$; see `learners.rates_of`.
       confidence_scale: what the paper's radius is multiplied by; 1 is the paper, experiments often
         use less.
       solver: of the projection: "newton", "osqp", "projected_gradient" or a `Solver`.
