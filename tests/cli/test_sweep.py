@@ -118,10 +118,12 @@ def test_lanes_are_the_runs_that_are_played_everywhere(tiny, call, quick):
         ("pdgd-ops", "theory"),
         ("pdgd-ops", "tuned"),
     ]
-    data = open_results(tiny / "tiny-sweep").isel(checkpoint=-1).mean("seed").squeeze()
+    data = open_results(tiny / "tiny-sweep").isel(checkpoint=-1).median("seed").squeeze()
     for cell in played["cells"]:
         there = data.sel(learner=cell["learner"], rates=cell["rates"] or "tuned")
-        assert (cell["regret"], cell["violation"]) == (there.regret, there.violation)
+        # To the rounding of the mean of the two in the middle.
+        assert cell["regret"] == pytest.approx(float(there.regret), rel=1e-14)
+        assert cell["violation"] == pytest.approx(float(there.violation), rel=1e-14)
     shown = call("sweep", "tiny.toml").out
     assert [line.split()[:2] for line in shown.splitlines()[1:4]] == [
         ["most-feasible", "any"],
