@@ -4,7 +4,7 @@
     nox -s fast-3.13         one of them
     nox -s oldest            the oldest dependencies that pyproject.toml allows, on Python 3.11
 
-`.ci/run` runs the first. Python 3.11 gets JAX 0.10, and 3.12 and newer the newest JAX.
+Python 3.11 gets JAX 0.10, and 3.12 and newer the newest JAX.
 """
 
 import nox

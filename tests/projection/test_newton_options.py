@@ -1,6 +1,7 @@
 """The options of the Newton solver: checked, hashable, and what a solver is remembered by."""
 
 import dataclasses
+import inspect
 import pickle
 
 import jax
@@ -55,7 +56,7 @@ def test_what_cannot_be_is_refused(options, sentence):
 
 def test_every_option_is_documented():
     for field in dataclasses.fields(NewtonOptions):
-        assert f"\n      {field.name}: " in NewtonOptions.__doc__, field.name
+        assert f"\n  {field.name}: " in inspect.getdoc(NewtonOptions), field.name
 
 
 def problem():

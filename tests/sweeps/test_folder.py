@@ -559,7 +559,7 @@ def test_what_was_opened_to_read_saves_nothing(folder):
 def test_the_lock_of_a_killed_process_is_free(folder):
     code = (
         "import sys\n"
-        "from pdgd_jax.sweeps import Store\n"
+        "from pdgd_jax.sweeps._folder import Store\n"
         "store = Store.open(sys.argv[1], write=True)\n"
         "print('locked', flush=True)\n"
         "sys.stdin.read()\n"
