@@ -1,19 +1,6 @@
-"""Random streams of a sweep, and comparisons that make use of them.
+"""Comparisons seed by seed, where the random streams of a sweep are paired.
 
-A sweep has one key, split into one for each seed. With `streams = "paired"`, the default, seed i of
-*every* cell (instance, learner, settings, horizon) plays with the i-th of them: all learners meet
-the same rewards, constraints and chances, and one that is built for a longer horizon meets the same
-first episodes. This is what comparisons want: luck that both sides share cancels in the difference
-of a seed, so that far fewer seeds tell two learners apart (`paired_difference`). But results of
-different cells are then *not* independent: neither may a bootstrap resample the horizons of a slope
-one by one, nor may cells be pooled as if they were more seeds.
-
-With `streams = "independent"` the key is folded with what a cell is, its names and settings and not
-its place, before it is split. All runs of a sweep are then independent, and a cell plays the same
-whatever other cells there are.
-
-Both decide what `sweep` plays, on every device and whenever it is resumed. `pdgd run --key K` plays
-the seeds of a paired sweep with the key K.
+How streams are made, and what pairs them, stands in `pdgd_jax/sweeps/_streams.py`.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Random streams of a sweep, and comparisons that make use of them.
+"""Random streams of a sweep: which cells share them.
 
 A sweep has one key, split into one for each seed. With `streams = "paired"`, the default, seed i of
 *every* cell (instance, learner, settings, horizon) plays with the i-th of them: all learners meet
