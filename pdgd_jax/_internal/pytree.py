@@ -29,7 +29,7 @@ def pytree(cls: type[T]) -> type[T]:
     constructor there too: https://github.com/jax-ml/jax/issues/25486.)
     """
     # A constructor takes whatever it can convert; what its fields hold is annotated. Tests that
-    # execute annotations (jaxtyping) leave its arguments alone. To mypy a type has no such attribute.
+    # execute annotations (jaxtyping) leave its arguments alone. mypy does not know the attribute.
     cls.__no_type_check__ = True  # type: ignore[attr-defined]
     has_repr = cls.__repr__ is not object.__repr__
     cls = dataclasses.dataclass(frozen=True, eq=False, repr=not has_repr)(cls)
