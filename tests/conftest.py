@@ -46,6 +46,16 @@ def pytest_configure(config):
         os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_use_fusion_emitters=false".strip()
 
 
+def pytest_collection_modifyitems(config, items):
+    """What takes long to run, or depends on how it is compiled, is not compiled in a hurry."""
+    if config.option.optimise:
+        return
+    hurried = pytest.mark.skip(reason="the program is compiled in a hurry; --optimise runs it")
+    for item in items:
+        if item.get_closest_marker("slow") and item.get_closest_marker("optimised"):
+            item.add_marker(hurried)
+
+
 def pytest_xdist_auto_num_workers(config):
     """Whoever names a single test waits for no workers, and may debug it."""
     few = all("::" in argument for argument in config.args)

@@ -10,7 +10,7 @@ from jaxtyping import Array
 from pdgd_jax.projection._cone import ConePieces, positive_part
 from pdgd_jax.projection._layout import Cones, per_state, split
 from pdgd_jax.projection._problem import entries_sum, per_lane
-from pdgd_jax.projection._xla import fence, one_kernel
+from pdgd_jax.projection._xla import fence
 
 __all__ = ["Hessian", "hessian_of", "solve_system"]
 
@@ -123,11 +123,8 @@ def _divide(table: Array) -> Array:
     return table
 
 
-def solve_system(hessian: Hessian, right: Array, hints: bool | None = None) -> Array:
-    """Solve the symmetric positive definite system by block elimination along the layers.
-
-    `hints` are those of `one_kernel`.
-    """
+def solve_system(hessian: Hessian, right: Array) -> Array:
+    """Solve the symmetric positive definite system by block elimination along the layers."""
     num_states = right.shape[1]
     is_pivot = jnp.eye(num_states, dtype=bool)[..., None]
 
@@ -136,7 +133,7 @@ def solve_system(hessian: Hessian, right: Array, hints: bool | None = None) -> A
         own, into, across, rhs = layer
         block = block + jnp.where(is_pivot, own[:, None], 0)
         table = jnp.concatenate([block, across, (rhs - shift)[:, None]], 1)  # [S, 2S + 1, B]
-        table = one_kernel(_divide, table, hints)  # block^-1 [across, rhs]
+        table = _divide(table)  # block^-1 [across, rhs]
         product: Any = sum(across[i][:, None] * table[i][None] for i in range(num_states))
         return (into - product[:, :-1], product[:, -1]), table
 

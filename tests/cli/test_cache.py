@@ -85,13 +85,14 @@ def test_a_folder_that_cannot_be_written_is_no_error(tmp_path):
 RUN = ["run", "two-phase", "--episodes", "20", "--seeds", "2", "--checkpoints", "2", "--json"]
 
 
-@pytest.mark.slow  # six processes
+@pytest.mark.slow  # six processes, without the Newton solver, which would be most of their time
 @pytest.mark.parametrize("learner", ["uniform", "pdgd-ops"])
 def test_results_are_the_same_bits_with_and_without(tmp_path, learner):
     kept = tmp_path / "kept"
 
     def run(*before, folder=kept):
-        words = ["-m", "pdgd_jax", *before, *RUN, "--learner", learner]
+        words = ["-m", "pdgd_jax", "--import", "tests.quick_solver", *before, *RUN]
+        words += ["--learner", learner, "--solver", "quick"]
         facts = json.loads(python(*words, PDGD_CACHE=folder))
         facts.pop("seconds")
         return facts

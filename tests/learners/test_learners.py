@@ -61,6 +61,7 @@ TWINS = [
 ]
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize(("sizes", "num_actions", "m", "rates", "scale"), TWINS)
 def test_pdgd_ops_equals_its_twin(sizes, num_actions, m, rates, scale):
     """300 episodes, fed the same: 1e-6 as the projections' 1e-9 are amplified by 40 at most."""
@@ -104,6 +105,7 @@ def test_pdgd_ops_equals_its_twin(sizes, num_actions, m, rates, scale):
 
 
 @pytest.mark.slow
+@pytest.mark.optimised
 def test_the_primal_player_alone_equals_its_twin():
     """Losses that switch between two opposite ones, given from outside."""
     sizes, num_actions, T = (1, 3, 3, 1), 2, 120

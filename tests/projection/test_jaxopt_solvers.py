@@ -218,6 +218,7 @@ def test_no_instance_is_left_out():
 
 
 @pytest.mark.slow
+@pytest.mark.optimised
 @pytest.mark.parametrize("name", MODULES)
 @pytest.mark.parametrize("instances", GROUPS, ids=lambda names: names[0])
 def test_every_projection_of_a_run_converges(instances, name):

@@ -46,7 +46,6 @@ def test_a_solver_can_be_sent_to_another_process():
         ({"rounds": -1}, "rounds must be a number of at least 0; it is -1"),
         ({"hand_over": float("nan")}, "hand_over must be a number of at least 0; it is nan"),
         ({"response": float("inf")}, "response must be a number of at least 0; it is inf"),
-        ({"xla_hints": "on"}, "xla_hints must be True, False or None; it is 'on'"),
     ],
 )
 def test_what_cannot_be_is_refused(options, sentence):
@@ -94,8 +93,8 @@ SEEN = {
 
 @pytest.mark.slow
 def test_every_option_reaches_the_program():
-    """Those of groups are seen with several lanes, and the hints with JAX 0.10; see below."""
-    elsewhere = {"variables_at_once_cpu", "variables_at_once", "xla_hints"}
+    """Those of groups are seen with several lanes; see below."""
+    elsewhere = {"variables_at_once_cpu", "variables_at_once"}
     assert set(SEEN) | elsewhere == {field.name for field in dataclasses.fields(NewtonOptions)}
     plain, rough = lowered(), lowered(rough_variables=0)
     for name, value in SEEN.items():
@@ -126,7 +125,7 @@ def test_lanes_are_solved_in_groups_of_so_many_variables():
 
 
 @pytest.mark.slow
-def test_groups_and_hints_change_nothing_but_the_time():
+def test_groups_change_nothing_but_the_time():
     layers, target, confidence = problem()
     targets = jnp.stack([target * (1 + i / 10) for i in range(5)])
 
@@ -139,9 +138,6 @@ def test_groups_and_hints_change_nothing_but_the_time():
         return jax.jit(jax.vmap(one))(targets)
 
     expected = occupancies()
-    for options in (
-        {"variables_at_once_cpu": 0},
-        {"variables_at_once_cpu": 2 * target.size},
-        {"xla_hints": False},
-    ):
-        np.testing.assert_allclose(occupancies(**options), expected, atol=1e-9)
+    for variables in (0, 2 * target.size):
+        found = occupancies(variables_at_once_cpu=variables)
+        np.testing.assert_allclose(found, expected, atol=1e-9)

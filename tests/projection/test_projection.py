@@ -16,6 +16,7 @@ from pdgd_jax.projection.newton._batching import Lanes
 from pdgd_jax.projection.newton._iteration import Guess, evaluate
 from pdgd_jax.projection.newton._solver import prepare
 from pdgd_jax.projection.newton._start import roughly
+from tests.conftest import QUICK
 from tests.reference.projection import (
     infeasibility,
     largest_mean,
@@ -51,14 +52,21 @@ def newton_with(**options):
 
 
 SLOW_LOOP = newton_with(local_steps=0)
+slowly = jax.jit(jax.vmap(lane_of(SLOW_LOOP)))
 
 
-def many(*problems, warm_start=None):
-    """`project` on `LANES` lanes of `SHAPE`; with or without warm start the same program."""
+def many(*problems, warm_start=None, solve=compiled):
+    """`project` on lanes of `SHAPE`, `LANES` at a time, with or without warm start: one program."""
+    count = len(problems[0])
     if warm_start is None:
-        cold = cold_start(Layers(*(array[0] for array in problems[:2])))
-        warm_start = jax.tree.map(lambda x: np.stack([x] * LANES), cold)
-    return compiled(*problems, warm_start)
+        layers = Layers(*(array[0] for array in problems[:2]))
+        cold = cold_start(layers, dtype=problems[2].dtype)
+        warm_start = jax.tree.map(lambda x: np.stack([x] * count), cold)
+    parts = [
+        solve(*jax.tree.map(lambda x, i=i: x[i : i + LANES], (*problems, warm_start)))
+        for i in range(0, count, LANES)
+    ]
+    return jax.tree.map(lambda *x: np.concatenate(x), *parts)
 
 
 def batch(seed, count=LANES, shape=SHAPE, **settings):
@@ -121,19 +129,19 @@ def test_any_problem_is_solved(seed, kind, num_layers):
 
 
 @pytest.mark.slow
+@pytest.mark.optimised
 @pytest.mark.parametrize(
     ("shape", "count", "compared"),
     [
         ((4, 5, 3), 1024, 1024),
-        ((10, 4, 2), 800, 200),
-        ((3, 12, 8), 600, 60),
-        ((10, 12, 8), 400, 20),
+        ((10, 4, 2), 832, 200),
+        ((3, 12, 8), 640, 60),
+        ((10, 12, 8), 448, 20),
     ],
 )
 def test_thousands_of_problems_of_every_size(shape, count, compared):
-    solve = jax.jit(jax.vmap(lane_of("newton")))
     problems = batch(1000, count, shape)
-    result = solve(*problems)
+    result = many(*problems)
     check_exact(problems, result)
     assert np.max(result.info.iterations) <= 60  # at most 39 in 84 times as many
     close = compare_with_clarabel(problems, result, range(0, count, count // compared))
@@ -144,7 +152,7 @@ def test_thousands_of_problems_of_every_size(shape, count, compared):
 @pytest.mark.slow
 def test_against_osqp_polished():
     problems = batch(2, 256, kind="near")
-    result = jax.jit(jax.vmap(lane_of("newton")))(*problems)
+    result = many(*problems)
     compared = 0
     for i in range(256):
         reference = project_osqp(*(array[i] for array in problems))
@@ -250,7 +258,7 @@ def test_a_potential_that_is_too_low_is_noticed_although_hardly_anything_enters(
 @pytest.mark.slow
 def test_a_potential_that_is_too_low_is_noticed_in_float32():
     problems, start, projection = too_low(1e-6, deepest=12)  # more is left to the slow loop anyway
-    result = jax.jit(jax.vmap(lane_of("newton")))(*in_float32(problems), start)
+    result = many(*in_float32(problems), warm_start=jax.tree.map(np.float32, start))
     assert np.all(result.info.converged)
     assert np.abs(np.asarray(result.occupancy) - projection).max() < np.sqrt(1e-6) / 2
 
@@ -337,7 +345,7 @@ def test_the_slow_loop_converges_alone_and_not_slowly(shape):
     Eleven seeds took at most 16 and 23 steps; with closed states, hundreds, or never converged.
     """
     problems = batch(16, 256, shape)
-    result = jax.jit(jax.vmap(lane_of(SLOW_LOOP)))(*problems)
+    result = many(*problems, solve=slowly)
     check_exact(problems, result)
     assert np.max(result.info.iterations) <= 40
 
@@ -383,12 +391,13 @@ def test_a_warm_start_of_another_precision_and_a_traced_tolerance():
 def test_the_slow_loop_converges_in_float32_too(kind):
     """Near the solution no descent of the dual can be seen: it is smaller than its rounding."""
     problems = in_float32(batch(13, 512, kind=kind))
-    result = jax.jit(jax.vmap(lane_of(SLOW_LOOP)))(*problems)
+    result = many(*problems, solve=slowly)
     assert np.all(result.info.converged)
     assert np.max(result.info.residual) <= 1e-6
 
 
 @pytest.mark.slow
+@pytest.mark.optimised
 @pytest.mark.parametrize(
     ("shape", "count"), [((4, 5, 3), 32_768), ((10, 4, 2), 4096), ((20, 3, 2), 2048)]
 )
@@ -402,6 +411,7 @@ def test_float32_from_any_start_within_the_range(shape, count):
 
 
 @pytest.mark.slow
+@pytest.mark.optimised
 @pytest.mark.parametrize("largest", [30, 300, 3e3, 1e4])
 def test_float32_beyond_the_range_never_converges_to_what_is_wrong(largest):
     verdict = judge_starts(np.random.default_rng(21), (4, 5, 3), 2048, largest)
@@ -506,7 +516,8 @@ def test_rough_steps_lead_close_and_are_forgotten_where_they_overflow():
 @pytest.mark.slow
 def test_rough_steps_leave_the_answer_exact():
     problems = batch(15, 256)
-    check_exact(problems, jax.jit(jax.vmap(lane_of(newton_with(rough_variables=0))))(*problems))
+    solve = jax.jit(jax.vmap(lane_of(newton_with(rough_variables=0))))
+    check_exact(problems, many(*problems, solve=solve))
 
 
 @pytest.mark.slow
@@ -661,30 +672,34 @@ def test_it_traces_under_shard_map():
     assert jax.eval_shape(lanes, *arrays).shape == shape
 
 
-@pytest.mark.slow
 def test_a_batch_is_cut_to_fit_memory():
     cmdp = make("random", sizes=(1, 3, 1), num_actions=2)
     q = occupancy_of(cmdp.mdp, cmdp.layers.uniform_policy())
     rng = np.random.default_rng(0)
     targets = jnp.asarray(np.asarray(q) + 0.1 * rng.normal(size=(10, *q.shape)))
     confidence = ConfidenceSet(cmdp.mdp.transition, jnp.full(cmdp.layers.shape, 0.2))
-    whole = project_batch(cmdp.layers, targets, confidence)
-    pieces = project_batch(cmdp.layers, targets, confidence, max_bytes=40_000)
-    np.testing.assert_allclose(pieces.occupancy, whole.occupancy, atol=1e-8)
+    whole = project_batch(cmdp.layers, targets, confidence, solver=QUICK)
+    pieces = project_batch(cmdp.layers, targets, confidence, solver=QUICK, max_bytes=40_000)
+    np.testing.assert_allclose(pieces.occupancy, whole.occupancy, atol=1e-12)
     assert pieces.info.converged.shape == (10,)
     stacked = jax.tree.map(lambda x: jnp.stack([x] * 10), (cmdp.layers, confidence))
-    each = project_batch(stacked[0], targets, stacked[1], warm_start=whole.warm_start)
-    np.testing.assert_allclose(each.occupancy, whole.occupancy, atol=1e-8)
+    start = whole.warm_start
+    each = project_batch(stacked[0], targets, stacked[1], solver=QUICK, warm_start=start)
+    np.testing.assert_allclose(each.occupancy, whole.occupancy, atol=1e-12)
 
-    # The working memory follows the limit and not the number of lanes.
+
+@pytest.mark.slow
+def test_working_memory_follows_the_limit_and_not_the_number_of_lanes():
+    layers, q, center, radius = simple_problem()
+    confidence = ConfidenceSet(center, radius)
+
     def peak(count, limit):
         lanes = jnp.zeros((count, *q.shape))
-        function = jax.jit(lambda t: project_batch(cmdp.layers, t, confidence, max_bytes=limit))
+        function = jax.jit(lambda t: project_batch(layers, t, confidence, max_bytes=limit))
         return function.lower(lanes).compile().memory_analysis().temp_size_in_bytes
 
-    lane = q.nbytes
     extra = peak(2000, 10**6) - peak(200, 10**6)
-    assert extra < 1800 * lane * 12
+    assert extra < 1800 * q.nbytes * 12
 
 
 @pytest.mark.slow

@@ -201,6 +201,7 @@ def test_checkpoints_change_nothing_but_when_one_looks(cmdp, learner, history):
     chex.assert_trees_all_equal(sparse.policy, history.policy)
 
 
+@pytest.mark.optimised
 def test_a_run_of_halves_is_the_whole_run(cmdp, learner, history):
     half = jax.jit(advance)  # of the CMDP too, as in `run`: constants are folded, and round apart
     carry, player = start(KEYS[0], cmdp, learner), learner.as_pytree()
@@ -308,6 +309,7 @@ def test_float32_runs():
 
 
 @pytest.mark.slow
+@pytest.mark.optimised
 def test_float32_stays_close_over_many_episodes():
     """10^5 episodes; trajectories part after a while, as in any chaotic system, so averages."""
 
@@ -438,6 +440,7 @@ def test_with_known_transitions_it_finds_the_optimum():
 
 
 @pytest.mark.slow
+@pytest.mark.optimised
 def test_the_primal_player_alone_has_sublinear_regret_on_switching_losses():
     """Against the best fixed policy: at 16 times the horizon less than 8 times the regret."""
 

@@ -215,6 +215,7 @@ def test_hindsight_of_ten_million_episodes_is_right_in_float32(single):
 
 
 @pytest.mark.slow
+@pytest.mark.optimised
 def test_regret_of_the_best_policy_stays_zero_for_ten_million_episodes(single):
     """Rewards of 0.3 in every episode, always earned: nothing is lost, and no sum drifts."""
     cmdp = constant_shown_as_phases()

@@ -126,12 +126,14 @@ def test_placement_changes_no_bit(whole):
 
 
 @pytest.mark.slow
+@pytest.mark.optimised
 def test_where_chunks_are_cut_changes_no_bit(whole):
     assert_same_bits(sweep(FULL, width=4, save_every=7), whole)
     assert_same_bits(sweep(FULL, width=4), whole)
 
 
 @pytest.mark.slow
+@pytest.mark.optimised
 def test_placement_and_chunks_change_no_bit_of_newton_either():
     # As a user compiles it: the fast tests leave optimisations out.
     asked = configuration(SMALL, OTHER, names="pdgd-ops", horizon=[60, 100], confidence_scale=0.3)

@@ -43,7 +43,7 @@ def _globalised(
     def step(search: Search) -> Search:
         iterate = search.iterate
         moving = running(iterate)
-        full = newton_point(options, cones, iterate).potential
+        full = newton_point(cones, iterate).potential
         change = per_lane(search.length, 3) * (full - iterate.start.potential)
         taken = Step(change, slope=(iterate.gradient * change).sum((0, 1)))
         potential = iterate.start.potential + change

@@ -139,12 +139,12 @@ def unevaluated(cones: Cones, start: Guess, iterations: Array) -> Iterate:
     )
 
 
-def newton_point(options: NewtonOptions, cones: Cones, iterate: Iterate) -> Guess:
+def newton_point(cones: Cones, iterate: Iterate) -> Guess:
     """Where the linear system of the current pieces is solved."""
     pieces, last = iterate.pieces, iterate.last
     damping = 1e-3 * jnp.minimum(1, iterate.residual)
     hessian = hessian_of(cones, pieces, last, damping)
-    change = solve_system(hessian, -iterate.gradient, options.xla_hints)
+    change = solve_system(hessian, -iterate.gradient)
     here, ahead = around(change, last.shape[1])
     mass = pieces.mass + pieces.gain * (here - entries_sum(pieces.weight * ahead))
     return Guess(iterate.start.potential + change, mass)
@@ -180,7 +180,7 @@ def local(options: NewtonOptions, cones: Cones, start: Guess, tolerance: Array) 
 
         def move() -> Guess:
             # A lane that is done keeps its point, and evaluating it again gives the same result.
-            return select(lanes, newton_point(options, cones, iterate), iterate.start)
+            return select(lanes, newton_point(cones, iterate), iterate.start)
 
         start = lax.cond(lanes.any(), move, lambda: iterate.start)
         return _Local(start, Found.of(iterate))

@@ -55,10 +55,6 @@ class NewtonOptions:
         smaller, what a step costs whatever its size weighs more.
       variables_at_once: the same elsewhere, where groups are as large as memory allows. If larger,
         a batch may not fit; if smaller, an accelerator is idle.
-      xla_hints: whether small parts are compiled as one kernel, by an attribute of XLA that is not
-        documented. None is what was measured to be best with this version of JAX, and off for one
-        that nobody has looked at. True may fail to compile there; False is always safe, and with
-        JAX 0.10 takes up to 1.3 times as long.
 
     Raises:
       ValueError: if a number cannot be what it is meant to be.
@@ -85,15 +81,11 @@ class NewtonOptions:
     response: float = 0.6
     variables_at_once_cpu: int = 3200
     variables_at_once: int = 2**24
-    xla_hints: bool | None = None
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if field.name == "xla_hints":
-                if value not in (True, False, None):
-                    raise ValueError(f"xla_hints must be True, False or None; it is {value!r}.")
-            elif isinstance(field.default, int) and not isinstance(value, int):
+            if isinstance(field.default, int) and not isinstance(value, int):
                 raise ValueError(f"{field.name} must be a whole number; it is {value!r}.")
             elif not 0 <= value < math.inf:
                 raise ValueError(f"{field.name} must be a number of at least 0; it is {value!r}.")

@@ -132,7 +132,7 @@ def roughly(options: NewtonOptions, cones: Cones, start: Guess) -> tuple[Guess, 
     def step(rough: _Rough) -> _Rough:
         lanes = running(rough)
         iterate = evaluate(options, cones, rough.guess, rough.iterations)
-        point = newton_point(options, cones, iterate)
+        point = newton_point(cones, iterate)
         residual = jnp.where(lanes, iterate.residual, rough.residual)
         return _Rough(select(lanes, point, rough.guess), residual, rough.iterations + lanes)
 
