@@ -32,8 +32,8 @@ from pdgd_jax.projection import Solver
 from pdgd_jax.simulation import BatchProgram, Comparators, LaneInputs, stacked, start
 from pdgd_jax.simulation._loop import advance
 from pdgd_jax.simulation._metrics import init as init_metrics
-from pdgd_jax.simulation._metrics import reference
 from pdgd_jax.simulation._metrics import update as update_metrics
+from pdgd_jax.simulation._reference import reference
 
 HORIZON = 10_000
 SCALE = 0.3  # of the confidence radii: with 1 nothing is learnt within the episodes timed here

@@ -17,7 +17,9 @@ from pdgd_jax._internal.sums import Compensated
 from pdgd_jax._internal.typing import NDArray
 from pdgd_jax.models import CMDP, occupancy_of, policy_of
 from pdgd_jax.processes import StochasticProcess
-from pdgd_jax.results._certificates import Certificate, Margin, certificates_of
+from pdgd_jax.results._case import Margin
+from pdgd_jax.results._certificates import Certificate
+from pdgd_jax.results._guarantees import certificates_of
 from pdgd_jax.simulation import Comparators, History, sums_of
 
 __all__ = ["Certificate", "Evaluation", "comparators_of", "evaluate"]

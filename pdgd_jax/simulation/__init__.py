@@ -19,7 +19,8 @@ from pdgd_jax.simulation._loop import (
     run,
     start,
 )
-from pdgd_jax.simulation._metrics import Comparators, Metrics, sums_of
+from pdgd_jax.simulation._metrics import Metrics, sums_of
+from pdgd_jax.simulation._reference import Comparators
 
 __all__ = [
     "BatchProgram",

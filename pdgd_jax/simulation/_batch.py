@@ -29,7 +29,8 @@ from pdgd_jax.simulation._loop import (
     history_of,
     start,
 )
-from pdgd_jax.simulation._metrics import Comparators, Metrics
+from pdgd_jax.simulation._metrics import Metrics
+from pdgd_jax.simulation._reference import Comparators
 
 __all__ = [
     "BatchProgram",

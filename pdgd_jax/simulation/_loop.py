@@ -19,7 +19,8 @@ from pdgd_jax._internal.typing import NDArray
 from pdgd_jax.learners import Learner, Setting, check_fits, check_setting
 from pdgd_jax.models import CMDP, rollout
 from pdgd_jax.simulation import _metrics as measured
-from pdgd_jax.simulation._metrics import Comparators, Metrics
+from pdgd_jax.simulation._metrics import Metrics
+from pdgd_jax.simulation._reference import Comparators, reference
 
 __all__ = [
     "Carry",
@@ -143,7 +144,7 @@ def advance(
 ) -> Carry:
     """Play until so many episodes are done; `until` may be traced."""
     comparators = Comparators.default(cmdp) if comparators is None else comparators
-    against = measured.reference(cmdp, comparators, learner.setting)
+    against = reference(cmdp, comparators, learner.setting)
 
     def episode(_: Array, carry: Carry) -> Carry:
         t = carry.episode

@@ -8,80 +8,17 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Bool, DTypeLike, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
-from pdgd_jax import theory
-from pdgd_jax._internal.pytree import pytree
 from pdgd_jax._internal.sums import Compensated
-from pdgd_jax.learners import Info, Setting
+from pdgd_jax.learners import Info
 from pdgd_jax.models import CMDP, Layers, Outcome, Trajectory, occupancy_of, value_of, visited
 from pdgd_jax.processes import StochasticProcess
 from pdgd_jax.projection import ConfidenceSet, contains
+from pdgd_jax.simulation._reference import Comparators, Reference, dot
+from pdgd_jax.simulation._worst import Worst
 
-__all__ = ["Comparators", "Metrics", "Reference", "Worst", "init", "reference", "sums_of", "update"]
-
-
-@pytree
-class Comparators:
-    r"""What the players' interval regrets are measured against.
-
-    Args:
-      occupancies: `[n, L, S, A, S]`, for the primal player; for the paper's bounds to apply they
-        are occupancies of the true MDP, fixed before the run, such as $q^*$ and $q^\circ$ of an
-        adversary that does not depend on chance or on policies.
-      multipliers: `[d, m]`, for the dual player.
-    """
-
-    occupancies: Float[Array, "n layers states actions states"]
-    multipliers: Float[Array, "d m"]
-
-    @classmethod
-    def default(cls, cmdp: CMDP) -> "Comparators":
-        """No occupancy, since finding good ones is the oracle's work; 0 and each unit vector."""
-        L, S, A = cmdp.layers.shape
-        m, dtype = cmdp.num_constraints, cmdp.mdp.transition.dtype
-        units = jnp.concatenate([jnp.zeros((1, m), dtype), jnp.eye(m, dtype=dtype)])
-        return cls(jnp.zeros((0, L, S, A, S), dtype), units)
-
-
-class Worst(NamedTuple):
-    r"""The largest sum over any interval of episodes so far (Kadane).
-
-    Attributes:
-      ending: the largest over the intervals that end now.
-      lost: what rounding took from `ending`, as in `Compensated`.
-      value: the largest over all intervals.
-    """
-
-    ending: Float[Array, " n"]
-    lost: Float[Array, " n"]
-    value: Float[Array, " n"]
-
-    @classmethod
-    def none(cls, number: int, dtype: DTypeLike) -> "Worst":
-        """Before the first episode."""
-        least = jnp.full(number, -jnp.inf, dtype)
-        return cls(least, jnp.zeros(number, dtype), least)
-
-    def add(
-        self,
-        terms: Float[Array, " n"],
-        first: ArrayLike = 0.0,
-        toll: Float[Array, ""] | float = 0.0,
-    ) -> "Worst":
-        """After one more episode.
-
-        Args:
-          terms: of the episode.
-          first: what an interval that begins with this episode has to start with.
-          toll: what an interval that ends with this episode has to pay.
-        """
-        begins = self.ending < first
-        before = jnp.where(begins, first, self.ending)
-        step = terms - jnp.where(begins, 0, self.lost)
-        ending = before + step
-        lost = (ending - before) - step
-        return Worst(ending, lost, jnp.maximum(self.value, ending - toll))
+__all__ = ["Metrics", "init", "sums_of", "update"]
 
 
 class Metrics(NamedTuple):
@@ -179,63 +116,6 @@ def sums_of(metrics: Metrics) -> dict[str, Compensated]:
     return found
 
 
-class Reference(NamedTuple):
-    """What every episode of a run is measured against; computed once, before the first.
-
-    Attributes:
-      marginals: `[n, L, S, A]`, of the occupancies to compare with.
-      multipliers: `[d, m]`, to compare with.
-      reward: `[L, S, A]`, the mean; None if rewards are adversarial.
-      constraints: `[m, L, S, A]`, the mean; None if constraints are adversarial.
-      mean_reward: `[n]`, what the comparators earn in the mean; None likewise.
-      mean_costs: `[n, m]`, what they cost in the mean; None likewise.
-      pace: the terms of the bounds on interval regrets; None for a learner without bounds.
-    """
-
-    marginals: Float[Array, "n layers states actions"]
-    multipliers: Float[Array, "d m"]
-    reward: Float[Array, "layers states actions"] | None
-    constraints: Float[Array, "m layers states actions"] | None
-    mean_reward: Float[Array, " n"] | None
-    mean_costs: Float[Array, "n m"] | None
-    pace: theory.Pace | None
-
-
-def reference(cmdp: CMDP, comparators: Comparators, setting: Setting | None) -> Reference:
-    """What to measure against, for `update`."""
-    dtype = cmdp.mdp.transition.dtype
-    marginals = comparators.occupancies.sum(-1)
-    mask = cmdp.layers.action_mask
-    reward = constraints = mean_reward = mean_costs = None
-    if isinstance(cmdp.rewards, StochasticProcess):
-        reward = jnp.where(mask, cmdp.rewards.mean(), 0).astype(dtype)
-        mean_reward = _dot(reward[None], marginals)[0]
-    if isinstance(cmdp.constraints, StochasticProcess):
-        constraints = jnp.where(mask[None], cmdp.constraints.mean(), 0).astype(dtype)
-        mean_costs = _dot(constraints, marginals).T
-    return Reference(
-        marginals,
-        comparators.multipliers,
-        reward,
-        constraints,
-        mean_reward,
-        mean_costs,
-        _pace(setting, cmdp.num_constraints, dtype),
-    )
-
-
-def _pace(setting: Setting | None, num_constraints: int, dtype: DTypeLike) -> theory.Pace | None:
-    if setting is None or setting.rates is None:
-        return None
-    if setting.num_episodes is None or setting.delta is None:
-        return None
-    layers = setting.layers
-    sizes = layers.num_layers, layers.num_states, layers.num_actions, layers.num_triples
-    numbers = (*sizes, setting.num_episodes, setting.delta, *setting.rates)
-    pace = theory.pace(*(jnp.asarray(n, dtype) for n in numbers), num_constraints=num_constraints)
-    return theory.Pace(*(jnp.asarray(number, dtype) for number in pace))
-
-
 def init(cmdp: CMDP, comparators: Comparators) -> Metrics:
     """Before the first episode."""
     m, shape, dtype = cmdp.num_constraints, cmdp.layers.shape, cmdp.mdp.transition.dtype
@@ -325,12 +205,6 @@ def update(
     return jax.tree.map(lambda x, old: x.astype(old.dtype), new, metrics)
 
 
-def _dot(values: Array, marginals: Array) -> Array:
-    """Of each table `[k, L, S, A]` with each marginal `[n, L, S, A]`, `[k, n]`."""
-    # A sum, not a matrix product: that one rounds as the number of threads has it.
-    return (values[:, None] * marginals[None]).sum((2, 3, 4))
-
-
 def _of_comparators(
     against: Reference, outcome: Outcome, multipliers: Array
 ) -> tuple[dict[str, Array], Array]:
@@ -340,8 +214,8 @@ def _of_comparators(
         return {"reward_deviation": none, "constraint_deviation": none}, none
     reward = constraint = none
     if against.mean_reward is not None:
-        reward = _dot(outcome.reward[None], against.marginals)[0] - against.mean_reward
-    costs = _dot(outcome.constraints, against.marginals).T  # [n, m]
+        reward = dot(outcome.reward[None], against.marginals)[0] - against.mean_reward
+    costs = dot(outcome.constraints, against.marginals).T  # [n, m]
     if against.mean_costs is not None:
         constraint = (multipliers[None] * (costs - against.mean_costs)).sum(-1)
     return {"reward_deviation": reward, "constraint_deviation": constraint}, -costs.max(-1)
@@ -399,7 +273,7 @@ def _of_losses(
     changes: dict[str, Any] = {"largest_loss": largest}
     if not len(against.marginals):
         return changes
-    theirs = _dot(loss[None], against.marginals)[0]
+    theirs = dot(loss[None], against.marginals)[0]
     primal, descent = value_of(loss, occupancy) - theirs, value_of(loss, believed) - theirs
     changes["primal"] = metrics.primal.add(primal)
     changes["descent"] = metrics.descent.add(descent)

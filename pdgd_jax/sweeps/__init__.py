@@ -3,8 +3,9 @@
 from pdgd_jax.sweeps._cluster import Cluster, join
 from pdgd_jax.sweeps._configuration import Configuration, builtin_names, read_configuration
 from pdgd_jax.sweeps._costs import Cost, cost_of_plan, cost_of_run, free_bytes
+from pdgd_jax.sweeps._errors import StoreError, WriteError
 from pdgd_jax.sweeps._executor import Interrupted, sweep
-from pdgd_jax.sweeps._folder import StoreError, WriteError, open_results
+from pdgd_jax.sweeps._folder import open_results
 from pdgd_jax.sweeps._lanes import LaneBuilder
 from pdgd_jax.sweeps._plan import Cell, Plan, plan_of
 from pdgd_jax.sweeps._progress import SweepProgress, SweepState

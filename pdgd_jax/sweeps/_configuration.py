@@ -28,73 +28,22 @@ dictionary; both check the same. Whatever is wrong is one sentence that begins w
 Names and labels are data: no file is ever called after them.
 """
 
-import contextlib
 import dataclasses
-import functools
 import json
-import math
-import re
 import tomllib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from pdgd_jax._internal.checks import is_number, is_whole, whole_number
 from pdgd_jax._internal.registry import nearest
 from pdgd_jax._internal.typing import Table
-from pdgd_jax.instances import builder_of, check_value, make_for
-from pdgd_jax.learners import RATES, registered_learners
-from pdgd_jax.models import CMDP
-from pdgd_jax.projection import SOLVERS
+from pdgd_jax.sweeps._checks import Rates, WrongError, one_of
+from pdgd_jax.sweeps._instance import Instance
+from pdgd_jax.sweeps._schema import KEYS, STREAMS, fields_of
+from pdgd_jax.sweeps._toml import KeyPath, line_of, syntax_sentence
 
 __all__ = ["STREAMS", "Configuration", "Instance", "builtin_names", "read_configuration"]
-
-Rates = str | tuple[float, float]
-KeyPath = tuple[str | int, ...]  # of a key: ("instance", 0, "sizes")
-T = TypeVar("T")
-
-STREAMS = ("paired", "independent")
-_KEYS = {
-    "": ("name", "key", "seeds", "streams", "checkpoints", "instance", "settings", "learners"),
-    "settings": ("horizon", "rates", "delta", "confidence_scale"),
-    "learners": ("names", "solver"),
-}
-# Episodes are counted in 32 bits, and so are keys when JAX is used without float64.
-_MOST_EPISODES = 2**31 - 1
-_LARGEST_KEY = 2**32 - 1
-
-
-@dataclasses.dataclass(frozen=True)
-class Instance:
-    """An instance that is yet to be built.
-
-    Attributes:
-      make: its registered name.
-      label: what it is called in results; no two are equal.
-      options: for `make`.
-      where: gives file and line, for errors.
-    """
-
-    make: str
-    label: str
-    options: Table
-    where: Callable[[], str] = dataclasses.field(default=str, compare=False, repr=False)
-
-    def build(self, horizon: int) -> CMDP:
-        """The CMDP.
-
-        Args:
-          horizon: T, for an instance that depends on it: one with an option `num_episodes` that
-            the configuration leaves open.
-
-        Raises:
-          ValueError: if an option makes no sense, with the place in the configuration.
-        """
-        try:
-            return make_for(self.make, horizon, **self.options)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{self.where()}instance {self.label!r}: {error}") from error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,8 +102,8 @@ class Configuration:
     @classmethod
     def _from(cls, table: Mapping[str, Any], where: Callable[[KeyPath], str]) -> "Configuration":
         try:
-            return cls(**_fields(table, where))
-        except _WrongError as error:
+            return cls(**fields_of(table, where))
+        except WrongError as error:
             raise ValueError(where(error.path) + error.sentence) from None
 
     def as_dict(self) -> Table:
@@ -169,7 +118,7 @@ class Configuration:
                 {"make": entry.make, "label": entry.label, **entry.options}
                 for entry in self.instances
             ],
-            "settings": {name: list(getattr(self, name)) for name in _KEYS["settings"]},
+            "settings": {name: list(getattr(self, name)) for name in KEYS["settings"]},
             "learners": {"names": list(self.learners), "solver": self.solver},
         }
         plain: Table = json.loads(json.dumps(table))
@@ -178,8 +127,8 @@ class Configuration:
     def with_streams(self, streams: str) -> "Configuration":
         """The same with other random streams, one of `STREAMS`."""
         try:
-            checked = _one_of("stream", STREAMS)(("streams",), streams)
-        except _WrongError as error:
+            checked = one_of("stream", STREAMS)(("streams",), streams)
+        except WrongError as error:
             raise ValueError(error.sentence) from None
         return dataclasses.replace(self, streams=checked)
 
@@ -231,271 +180,10 @@ def read_configuration(source: str | Path) -> Configuration:
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ValueError(_syntax(file, text, str(error))) from None
+        raise ValueError(syntax_sentence(file, text, str(error))) from None
     except RecursionError:
         raise ValueError(f"{file}: this is nested too deeply to be a configuration.") from None
-    return Configuration._from(table, lambda path: f"{file}, line {_line_of(text, path)}: ")
-
-
-# Places
-
-
-class _WrongError(Exception):
-    """What is wrong, and the key where it is."""
-
-    def __init__(self, path: KeyPath, sentence: str) -> None:
-        super().__init__(sentence)
-        self.path = path
-        self.sentence = sentence
-
-
-def _syntax(file: str, text: str, message: str) -> str:
-    """`Invalid value (at line 3, column 5)` as a sentence that begins with the place."""
-    at = re.search(r" \(at (?:line (\d+), column (\d+)|end of document)\)$", message)
-    what = message[: at.start()] if at else message
-    if at and at[1] and what == "Cannot overwrite a value":
-        return f"{file}, line {at[1]}: this key is set already; a key is set once."
-    if at and at[1]:
-        return f"{file}, line {at[1]}: {what} at column {at[2]}; this is not TOML."
-    return f"{file}, line {len(text.splitlines())}: {what} at the end; this is not TOML."
-
-
-def _line_of(text: str, path: KeyPath) -> int:
-    """The line on which a key, or else the table that it is missing from, begins.
-
-    The first lines of the text that are TOML and hold the key end with it; it begins after the
-    longest part of them that is TOML too.
-    """
-    lines = text.splitlines(keepends=True)
-    whole = tomllib.loads(text)
-    while path and not _holds(whole, path):
-        path = path[:-1]
-    if not path:
-        return 1
-    before = 0
-    for end in range(1, len(lines) + 1):
-        try:
-            table = tomllib.loads("".join(lines[:end]))
-        except tomllib.TOMLDecodeError:
-            continue
-        if _holds(table, path):
-            break
-        before = end
-    return before + 1
-
-
-def _holds(table: Any, path: KeyPath) -> bool:
-    try:
-        for key in path:
-            table = table[key]
-    except (KeyError, IndexError, TypeError):
-        return False
-    return True
-
-
-# Checks
-
-
-def _fields(table: Mapping[str, Any], where: Callable[[KeyPath], str]) -> Table:
-    _check_keys("", table)
-    settings = _table(table, "settings")
-    learners = _table(table, "learners")
-
-    def several(name: str, default: object, check: Callable[[KeyPath, object], T]) -> tuple[T, ...]:
-        return _several(("settings", name), settings.get(name, default), check)
-
-    horizon = several("horizon", 10_000, _whole(1, _MOST_EPISODES))
-    fewest = min(horizon)
-    checkpoints = _whole(1)(("checkpoints",), table.get("checkpoints", min(200, fewest)))
-    if checkpoints > fewest:
-        raise _WrongError(
-            ("checkpoints",),
-            f"checkpoints are at most as many as the shortest horizon has episodes, {fewest}; "
-            f"got {checkpoints}.",
-        )
-    return {
-        "name": _text(("name",), table.get("name", "sweep")),
-        "key": _whole(0, _LARGEST_KEY)(("key",), table.get("key", 0)),
-        "seeds": _whole(1)(("seeds",), table.get("seeds", 8)),
-        "streams": _one_of("stream", STREAMS)(("streams",), table.get("streams", "paired")),
-        "checkpoints": checkpoints,
-        "instances": _instances(table.get("instance"), where),
-        "horizon": horizon,
-        "rates": several("rates", "tuned", _rates),
-        "delta": several("delta", 0.05, _delta),
-        "confidence_scale": several("confidence_scale", 1.0, _scale),
-        "learners": _several(
-            ("learners", "names"),
-            learners.get("names", "pdgd-ops"),
-            _one_of("learner", registered_learners()),
-        ),
-        "solver": _one_of("solver", SOLVERS)(
-            ("learners", "solver"), learners.get("solver", "newton")
-        ),
-    }
-
-
-def _instances(entries: object, where: Callable[[KeyPath], str]) -> tuple[Instance, ...]:
-    if not isinstance(entries, Sequence) or not entries or isinstance(entries, str):
-        raise _WrongError(
-            ("instance",),
-            'there is no instance to learn on; add one with [[instance]] and make = "random".',
-        )
-    found: list[Instance] = []
-    wanted = [entry.get("label") for entry in entries if isinstance(entry, Mapping)]
-    for index, entry in enumerate(entries):
-        path: KeyPath = ("instance", index)
-        if not isinstance(entry, Mapping):
-            raise _WrongError(path, f"an instance is a table, [[instance]]; got {_show(entry)}.")
-        if "make" not in entry:
-            raise _WrongError(path, 'this instance does not say which; add make = "random".')
-        name = _text((*path, "make"), entry["make"])
-        with _at((*path, "make")):
-            builder_of(name)
-        options = {key: value for key, value in entry.items() if key not in ("make", "label")}
-        for option, value in options.items():
-            _check_plain((*path, option), value)
-            with _at((*path, option)):
-                check_value(name, option, value)
-        if "label" in entry:
-            label = _text((*path, "label"), entry["label"])
-            if wanted.count(label) > 1:
-                raise _WrongError(
-                    (*path, "label"),
-                    f"two instances have the label {label!r}; labels tell them apart.",
-                )
-        else:
-            label, taken = name, {*wanted, *(other.label for other in found)}
-            number = 2
-            while label in taken:
-                label, number = f"{name}-{number}", number + 1
-        found.append(Instance(name, label, _listed(options), functools.partial(where, path)))
-    return tuple(found)
-
-
-def _table(table: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    inner = table.get(name, {})
-    if not isinstance(inner, Mapping):
-        raise _WrongError((name,), f"{name} is a table, [{name}]; got {_show(inner)}.")
-    _check_keys(name, inner)
-    return inner
-
-
-def _check_keys(name: str, table: Mapping[str, Any]) -> None:
-    known = _KEYS[name]
-    for key in table:
-        if key in known:
-            continue
-        homes = [f"in [{home}]" if home else "at the top" for home in _KEYS if key in _KEYS[home]]
-        hint = f" (it belongs {homes[0]})" if homes else nearest(str(key), known)
-        inside, keys = (f" in [{name}]", "its keys") if name else ("", "the keys")
-        raise _WrongError(
-            (name, key) if name else (key,),
-            f"unknown key {key!r}{inside}{hint}; {keys} are {', '.join(known)}.",
-        )
-
-
-def _several(path: KeyPath, value: object, check: Callable[[KeyPath, object], T]) -> tuple[T, ...]:
-    """A value, or a list of values that differ."""
-    values = list(value) if isinstance(value, list | tuple) else [value]
-    if path[-1] == "rates" and len(values) == 2 and all(map(is_number, values)):
-        values = [values]  # one pair
-    if not values:
-        raise _WrongError(path, f"{path[-1]} lists nothing; give at least one value.")
-    found: list[T] = []
-    for entry in values:
-        good = check(path, entry)
-        if good in found:
-            raise _WrongError(path, f"{path[-1]} lists {_show(entry)} twice.")
-        found.append(good)
-    return tuple(found)
-
-
-def _whole(least: int, most: int | None = None) -> Callable[[KeyPath, object], int]:
-    def check(path: KeyPath, value: object) -> int:
-        with _at(path):
-            return whole_number(
-                str(path[-1]), value, least, most, accept=is_whole, shown=_show, grouping=""
-            )
-
-    return check
-
-
-def _delta(path: KeyPath, value: object) -> float:
-    if not is_number(value) or not 0 < value < 1:
-        raise _WrongError(
-            path, f"delta must be a number strictly between 0 and 1; got {_show(value)}."
-        )
-    return float(value)
-
-
-def _scale(path: KeyPath, value: object) -> float:
-    if not is_number(value) or not math.isfinite(value) or value < 0:
-        raise _WrongError(
-            path, f"confidence_scale must be a finite number, at least 0; got {_show(value)}."
-        )
-    return float(value)
-
-
-def _rates(path: KeyPath, value: object) -> Rates:
-    if isinstance(value, str) and value in RATES:
-        return value
-    if (
-        isinstance(value, list | tuple)
-        and len(value) == 2
-        and all(is_number(entry) and math.isfinite(entry) and entry > 0 for entry in value)
-    ):
-        return float(value[0]), float(value[1])
-    hint = nearest(value, RATES) if isinstance(value, str) else ""
-    raise _WrongError(
-        path,
-        f'rates must be "theory", "tuned" or a pair [C, eta] of positive numbers; '
-        f"got {_show(value)}{hint}.",
-    )
-
-
-def _one_of(what: str, known: Collection[str]) -> Callable[[KeyPath, object], str]:
-    def check(path: KeyPath, value: object) -> str:
-        if not isinstance(value, str) or value not in known:
-            hint = nearest(value, known) if isinstance(value, str) else ""
-            raise _WrongError(
-                path, f"unknown {what} {_show(value)}{hint}; the {what}s are {', '.join(known)}."
-            )
-        return value
-
-    return check
-
-
-def _text(path: KeyPath, value: object) -> str:
-    if not isinstance(value, str) or not value or not value.isprintable():
-        raise _WrongError(
-            path, f"{path[-1]} must be text on one line, not empty; got {_show(value)}."
-        )
-    return value
-
-
-def _check_plain(path: KeyPath, value: object) -> None:
-    try:
-        json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError):
-        raise _WrongError(
-            path, f"{path[-1]} must be finite numbers, text, or true or false; got {_show(value)}."
-        ) from None
-
-
-@contextlib.contextmanager
-def _at(path: KeyPath) -> Iterator[None]:
-    """Say where an error of the inner code comes from."""
-    try:
-        yield
-    except ValueError as error:
-        raise _WrongError(path, str(error)) from None
-
-
-def _listed(options: Table) -> Table:
-    """Options as they come back from JSON, so that equal configurations are equal."""
-    plain: Table = json.loads(json.dumps(options))
-    return plain
+    return Configuration._from(table, lambda path: f"{file}, line {line_of(text, path)}: ")
 
 
 def _rates_label(rates: Rates) -> str:
@@ -503,9 +191,3 @@ def _rates_label(rates: Rates) -> str:
         return rates
     primal, dual = (repr(constant).removesuffix(".0") for constant in rates)
     return f"C={primal},eta={dual}"
-
-
-def _show(value: object) -> str:
-    """A value as it stands in the file, cut if it is long."""
-    text = json.dumps(value, default=str, ensure_ascii=False)
-    return text if len(text) <= 80 else text[:77] + "..."

@@ -32,15 +32,9 @@ an `OSError`, says that the disk is full or broken. Both are one sentence.
 """
 
 import contextlib
-import datetime
-import functools
-import itertools
-import json
 import os
 import re
 import shutil
-import socket
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -50,7 +44,6 @@ import numpy as np
 from pdgd_jax._internal.files import (
     ASIDE,
     DamagedError,
-    WriteError,
     fingerprint,
     pack,
     plain,
@@ -63,27 +56,24 @@ from pdgd_jax._internal.files import (
     writing,
 )
 from pdgd_jax._internal.typing import Arrays
+from pdgd_jax.sweeps._chunk_files import (
+    carry_name,
+    drop_old_carries,
+    is_kept,
+    newest_chunk,
+    record_name,
+    rows_name,
+)
+from pdgd_jax.sweeps._errors import StoreError
+from pdgd_jax.sweeps._lock import is_locked, lock_name, now_name, take_lock
+from pdgd_jax.sweeps._manifest import new_manifest, read_manifest
+from pdgd_jax.sweeps._results_files import read_results, write_results
+from pdgd_jax.sweeps._saved_progress import Progress, read_progress
 
 if TYPE_CHECKING:  # a second that only those wait for who open results
     import xarray
 
-__all__ = [
-    "BlockProgress",
-    "Chunk",
-    "Doing",
-    "Progress",
-    "Store",
-    "StoreError",
-    "WriteError",
-    "open_results",
-]
-
-_FORMAT = 2  # 1 had its chunks as Zarr stores in zip files
-_CHECKSUMS = ".checksums.json"  # in results.zarr, where readers of Zarr pass it over
-
-
-class StoreError(ValueError):
-    """Something about a store that its user has to decide: one sentence."""
+__all__ = ["Chunk", "Store", "open_results"]
 
 
 class Chunk(NamedTuple):
@@ -98,48 +88,6 @@ class Chunk(NamedTuple):
     number: int
     carry: Arrays
     facts: dict[str, Any]
-
-
-class BlockProgress(NamedTuple):
-    """The finished chunks of a block, in order.
-
-    Attributes:
-      facts: as saved.
-      times: when each was saved, in seconds since 1970.
-    """
-
-    facts: tuple[dict[str, Any], ...]
-    times: tuple[float, ...]
-
-
-class Doing(NamedTuple):
-    """What a process that writes said last.
-
-    Attributes:
-      facts: as said.
-      time: when, in seconds since 1970.
-    """
-
-    facts: dict[str, Any]
-    time: float
-
-
-class Progress(NamedTuple):
-    """How far a sweep is.
-
-    Attributes:
-      blocks: those that have a finished chunk, by name.
-      running: whether a process is writing.
-      opened: when a process last began to write, in seconds since 1970.
-      has_results: whether there is a `results.zarr`.
-      doing: what the processes that write say, those that said something.
-    """
-
-    blocks: dict[str, BlockProgress]
-    running: bool
-    opened: float
-    has_results: bool
-    doing: tuple[Doing, ...] = ()
 
 
 class Store:
@@ -162,7 +110,7 @@ class Store:
       ({'state': array([0, 1, 2])}, (2, 1))
       >>> Store.open(folder, {"key": 1})
       Traceback (most recent call last):
-      pdgd_jax.sweeps._folder.StoreError: ... was made by another sweep: key: 0 there, 1 here.
+      pdgd_jax.sweeps._errors.StoreError: ... was made by another sweep: key: 0 there, 1 here.
     """
 
     def __init__(
@@ -174,7 +122,7 @@ class Store:
         self.created: str = manifest["created"]
         self.damage: list[str] = []
         self._lock = lock
-        self._now = path / _now_name(member)
+        self._now = path / now_name(member)
 
     @classmethod
     def create(
@@ -189,15 +137,10 @@ class Store:
         path = Path(path)
         if path.exists() and not path.is_dir():
             raise StoreError(f"{path} is not a folder; a sweep needs one of its own.")
-        manifest = {
-            "format": _FORMAT,
-            "identity": plain(identity),
-            "plan": plain(plan or {}),
-            "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        }
+        manifest = new_manifest(identity, plan or {})
         with writing(path):
             path.mkdir(parents=True, exist_ok=True)
-        lock = _take_lock(path)
+        lock = take_lock(path)
         try:
             # A process that was killed at once leaves a lock, and what it wrote aside.
             others = [p.name for p in path.iterdir() if p.name != "lock" and p.suffix != ASIDE]
@@ -240,15 +183,15 @@ class Store:
           WriteError: if the lock cannot be written.
         """
         path = Path(path)
-        manifest = _read_manifest(path, identity)
+        manifest = read_manifest(path, identity)
         lock = None
         if write:
-            lock = _take_lock(path, member)
+            lock = take_lock(path, member)
             for left in [] if member else list(path.rglob(f"*{ASIDE}")):  # by one that was killed
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
             for folder in [] if member else path.glob("blocks/*"):
-                _give_up_old_carries(folder)
-            _forget(path / _now_name(member))  # what one said that was killed
+                drop_old_carries(folder)
+            _forget(path / now_name(member))  # what one said that was killed
         return cls(path, manifest, lock, member)
 
     def close(self) -> None:
@@ -288,7 +231,7 @@ class Store:
         """
         self._check_writable()
         folder = self._folder(block)
-        files = {_carry(chunk): pack(carry), _rows(chunk): pack(rows)}
+        files = {carry_name(chunk): pack(carry), rows_name(chunk): pack(rows)}
         record = {
             "chunk": chunk,
             "facts": plain(facts or {}),
@@ -299,8 +242,8 @@ class Store:
                 folder.mkdir(parents=True)
                 sync(folder.parent)
                 sync(self.path)
-            publish(folder, {**files, _record(chunk): seal(record)})
-            _give_up_old_carries(folder)
+            publish(folder, {**files, record_name(chunk): seal(record)})
+            drop_old_carries(folder)
 
     def say(self, facts: Mapping[str, Any]) -> None:
         """Tell those who look what this process is doing; it matters to nobody if that fails."""
@@ -316,11 +259,11 @@ class Store:
         Whatever is damaged is named in `damage`, and overwritten when its chunk is saved again.
         """
         folder = self._folder(block)
-        newest = _newest(folder)
+        newest = newest_chunk(folder)
         for record in reversed([record for record, _ in self._good(block)]):
             number = record["chunk"]
-            file = folder / _carry(number)
-            if not file.exists() and not _is_kept(number, newest):
+            file = folder / carry_name(number)
+            if not file.exists() and not is_kept(number, newest):
                 continue  # given up on purpose
             with self._noting_damage():
                 carry = unpack(read_checked(file, record["files"][file.name]))
@@ -335,29 +278,11 @@ class Store:
 
     def progress(self) -> Progress:
         """How far the sweep is: quick, from the files alone, while another process writes."""
-        blocks = {}
-        for folder in sorted(self.path.glob("blocks/*")):
-            facts, times = [], []
-            with contextlib.suppress(DamagedError):  # or missing: that is where it ends
-                for chunk in itertools.count():
-                    file = folder / _record(chunk)
-                    facts.append(read_sealed(file)["facts"])
-                    times.append(file.stat().st_mtime)
-            if facts:
-                blocks[folder.name] = BlockProgress(tuple(facts), tuple(times))
-        lock, results = self.path / "lock", self.path / "results.zarr"
-        opened = lock.stat().st_mtime if lock.exists() else 0.0
-        writing = [file.name for file in sorted(self.path.glob("lock*")) if _is_locked(file)]
-        doing = []
-        for name in writing:
-            file = self.path / f"{name.replace('lock', 'now')}.json"
-            with contextlib.suppress(DamagedError, OSError):
-                doing.append(Doing(read_sealed(file), file.stat().st_mtime))
-        return Progress(blocks, bool(writing), opened, results.exists(), tuple(doing))
+        return read_progress(self.path)
 
     def is_writing(self, member: int) -> bool:
         """Whether this one of several processes that write together is still there."""
-        return _is_locked(self.path / _lock_name(member))
+        return is_locked(self.path / lock_name(member))
 
     def save_results(self, dataset: "xarray.Dataset") -> None:
         """Publish a Dataset as `results.zarr`; what it replaces goes when it is complete.
@@ -368,29 +293,7 @@ class Store:
           WriteError: if it could not be written; what was there before then still is.
         """
         self._check_writable()
-        final = self.path / "results.zarr"
-        aside, old = (self.path / f"{name}{ASIDE}" for name in ("results.zarr", "results.zarr.old"))
-        undated = dataset.copy()
-        undated.attrs.pop("created", None)
-        with writing(self.path):
-            try:
-                # The second format of Zarr: the third has no stable way to store strings.
-                undated.to_zarr(aside, zarr_format=2, consolidated=True)
-                files = sorted(path for path in aside.rglob("*") if path.is_file())
-                checksums = {
-                    path.relative_to(aside).as_posix(): fingerprint(path.read_bytes())
-                    for path in files
-                }
-                (aside / _CHECKSUMS).write_bytes(seal(checksums))
-                for path in (*aside.rglob("*"), aside):
-                    sync(path)
-                if final.exists():
-                    os.replace(final, old)
-                os.replace(aside, final)
-                sync(self.path)
-            finally:
-                shutil.rmtree(aside, ignore_errors=True)
-                shutil.rmtree(old, ignore_errors=True)
+        write_results(self.path, dataset)
 
     def _check_writable(self) -> None:
         if self._lock is None:
@@ -405,9 +308,9 @@ class Store:
         """Records and rows of chunks 0, 1, ... up to the first that is missing or damaged."""
         folder = self._folder(block)
         with self._noting_damage():
-            for chunk in range(_newest(folder) + 1):
-                record = read_sealed(folder / _record(chunk))
-                name = _rows(chunk)
+            for chunk in range(newest_chunk(folder) + 1):
+                record = read_sealed(folder / record_name(chunk))
+                name = rows_name(chunk)
                 yield record, unpack(read_checked(folder / name, record["files"][name]))
 
     @contextlib.contextmanager
@@ -428,34 +331,16 @@ def open_results(path: str | Path) -> "xarray.Dataset":
     Raises:
       StoreError: if there are no results yet, or a file of theirs is damaged.
     """
-    import xarray
-    import zarr
-
     store = Store.open(path)
-    folder = store.path / "results.zarr"
-    if not folder.exists():
-        progress = store.progress()
+    progress = store.progress()
+    if not progress.has_results:
         if progress.running:
             raise StoreError(
                 f"{store.path} has no results yet: the sweep is running{_share(store, progress)}; "
                 f"`pdgd status {store.path}` says how far it is, and results come at its end."
             )
         raise StoreError(f"{store.path} has no results yet; run the sweep again to finish it.")
-    try:
-        checksums = read_sealed(folder / _CHECKSUMS)
-        # What was checked is what is read: the files may be replaced at any moment.
-        files: Any = {
-            name: zarr.core.buffer.cpu.Buffer.from_bytes(read_checked(folder / name, expected))
-            for name, expected in checksums.items()
-        }
-    except DamagedError as error:
-        raise StoreError(
-            f"{str(error).removesuffix('.')}; run the sweep again to rebuild the results from its "
-            "chunks."
-        ) from None
-    memory = zarr.storage.MemoryStore(files)
-    dataset = xarray.open_zarr(memory, consolidated=True, decode_times=False)
-    return dataset.assign_attrs(created=store.created)
+    return read_results(store.path).assign_attrs(created=store.created)
 
 
 def _share(store: Store, progress: Progress) -> str:
@@ -466,155 +351,7 @@ def _share(store: Store, progress: Progress) -> str:
     return f", {100 * saved // total}% of its chunks are saved" if total else ""
 
 
-def _read_manifest(path: Path, identity: Mapping[str, Any] | None) -> dict[str, Any]:
-    file = path / "manifest.json"
-    if not file.exists():
-        raise StoreError(f"there is no sweep in {path}: it has no manifest.json.")
-    try:
-        manifest: dict[str, Any] = read_sealed(file)
-    except DamagedError as error:
-        raise StoreError(
-            f"{str(error).removesuffix('.')}, and without it nobody knows what the chunks belong "
-            "to; put back a copy, or begin again in a new folder."
-        ) from None
-    if manifest["format"] != _FORMAT:
-        raise StoreError(
-            f"{path} is in format {manifest['format']} of a store; this version reads {_FORMAT}: "
-            "use the version that began it, or begin again in a new folder."
-        )
-    if identity is not None:
-        differences = list(_differences("", manifest["identity"], plain(identity)))
-        if differences:
-            raise StoreError(f"{path} was made by another sweep: {'; '.join(differences)}.")
-    return manifest
-
-
-# The files of a chunk
-
-
-def _name(kind: str, suffix: str, chunk: int) -> str:
-    return f"{kind}-{chunk:05d}.{suffix}"
-
-
-_carry = functools.partial(_name, "carry", "npz")
-_rows = functools.partial(_name, "rows", "npz")
-_record = functools.partial(_name, "chunk", "json")
-
-
-def _is_kept(chunk: int, newest: int) -> bool:
-    """Whether a carry is kept: the last two, and 0, 1, 3, 7, ... in case old rows are damaged."""
-    return chunk >= newest - 1 or chunk & (chunk + 1) == 0
-
-
-def _give_up_old_carries(folder: Path) -> None:
-    newest = _newest(folder)
-    for file in folder.glob("carry-*.npz"):
-        if not _is_kept(_number(file), newest):
-            file.unlink()
-
-
-def _newest(folder: Path) -> int:
-    """The newest chunk that was published; -1 if none was."""
-    return max((_number(file) for file in folder.glob("chunk-*.json")), default=-1)
-
-
-def _number(file: Path) -> int:
-    return int(file.name.partition("-")[2].partition(".")[0])
-
-
-# The lock
-
-
-def _lock_name(member: int) -> str:
-    return f"lock-{member}" if member else "lock"
-
-
-def _now_name(member: int) -> str:
-    return f"{_lock_name(member).replace('lock', 'now')}.json"
-
-
 def _forget(file: Path) -> None:
     with contextlib.suppress(OSError):
         if file.exists():
             file.unlink()
-
-
-def _take_lock(path: Path, member: int = 0) -> int:
-    try:
-        import fcntl
-    except ImportError:
-        raise StoreError(
-            f"a sweep locks its folder as only Linux and macOS can: {path} cannot be written here; "
-            "play there, or without a folder (`sweep` in Python)."
-        ) from None
-    with writing(path):
-        lock = os.open(path / _lock_name(member), os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        # `_is_locked` of a reader takes the lock for an instant: try for longer than that.
-        for last in (False, False, False, False, True):
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if last:
-                    holder = os.pread(lock, 500, 0).decode(errors="replace") or "another process"
-                    raise StoreError(
-                        f"{path} is in use by {holder}; wait for it, or stop it first."
-                    ) from None
-                time.sleep(0.02)
-        for other in [] if member else path.glob("lock-*"):
-            if _is_locked(other):
-                raise StoreError(
-                    f"{path} is in use by {other.read_text()}, which is left of an earlier sweep; "
-                    "wait for it, or stop it first."
-                )
-        with writing(path):
-            os.ftruncate(lock, 0)
-            os.write(lock, f"process {os.getpid()} on {socket.gethostname()}".encode())
-    except BaseException:
-        os.close(lock)
-        raise
-    return lock
-
-
-def _is_locked(file: Path) -> bool:
-    try:
-        import fcntl
-    except ImportError:  # on Windows, where folders can be read, but nobody writes one
-        return False
-    try:
-        lock = os.open(file, os.O_RDONLY)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(lock)
-    return False
-
-
-# Identities
-
-
-def _differences(name: str, there: Any, here: Any) -> Iterator[str]:
-    """What differs between two identities, key by key."""
-    if isinstance(there, dict) and isinstance(here, dict):
-        for key in {**there, **here}:
-            inner = f"{name}.{key}" if name else key
-            if key not in here:
-                yield f"{inner}: {json.dumps(there[key])} there, absent here"
-            elif key not in there:
-                yield f"{inner}: absent there, {json.dumps(here[key])} here"
-            else:
-                yield from _differences(inner, there[key], here[key])
-    elif _is_table(there) and _is_table(here) and len(there) == len(here):
-        for index, (old, new) in enumerate(zip(there, here, strict=True)):
-            yield from _differences(f"{name}[{index}]", old, new)
-    elif there != here:
-        yield f"{name}: {json.dumps(there)} there, {json.dumps(here)} here"
-
-
-def _is_table(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(entry, dict) for entry in value)

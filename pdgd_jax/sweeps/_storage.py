@@ -153,7 +153,8 @@ class FolderStore:
 
     def results(self) -> "xarray.Dataset | None":
         """The results, if the sweep was finished earlier and they are not damaged."""
-        from pdgd_jax.sweeps._folder import StoreError, open_results
+        from pdgd_jax.sweeps._errors import StoreError
+        from pdgd_jax.sweeps._folder import open_results
 
         try:
             return open_results(self._store.path)
@@ -228,7 +229,7 @@ class FolderStore:
 
 def _planned_alike(store: "Store", plan: Mapping[str, Any]) -> "Store":
     """A store whose blocks are those of the plan, or else lanes would go on as other lanes."""
-    from pdgd_jax.sweeps._folder import StoreError
+    from pdgd_jax.sweeps._errors import StoreError
 
     if store.plan != plan:
         store.close()
@@ -255,7 +256,8 @@ def chunk_store(
             raise ValueError("several processes share their work through a folder; give one.")
         yield MemoryStore()
         return
-    from pdgd_jax.sweeps._folder import Store, StoreError
+    from pdgd_jax.sweeps._errors import StoreError
+    from pdgd_jax.sweeps._folder import Store
 
     first = jax.process_index() == 0
     store = None

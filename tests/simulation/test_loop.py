@@ -28,7 +28,7 @@ from pdgd_jax import (
 from pdgd_jax.learners import Learner
 from pdgd_jax.simulation import Comparators, checkpoint_episodes, start, sums_of
 from pdgd_jax.simulation._loop import _run, advance
-from pdgd_jax.simulation._metrics import Worst
+from pdgd_jax.simulation._worst import Worst
 from tests.conftest import QUICK
 
 # Most tests are about the loop, not about the projection: they use a stand-in for it, which

@@ -23,7 +23,7 @@ from pdgd_jax._internal.sums import Compensated
 from pdgd_jax.processes import Phases, Table
 from pdgd_jax.simulation import start, sums_of
 from pdgd_jax.simulation._loop import advance
-from pdgd_jax.simulation._metrics import Worst
+from pdgd_jax.simulation._worst import Worst
 from tests.conftest import QUICK
 
 T = 40

@@ -505,7 +505,7 @@ def test_a_reader_that_looks_whether_it_is_locked_keeps_no_writer_out(folder, mo
     looking = os.open(folder / "lock", os.O_RDONLY)
     fcntl.flock(looking, fcntl.LOCK_SH)
     # The reader is done after the writer's first attempt.
-    monkeypatch.setattr("pdgd_jax.sweeps._folder.time.sleep", lambda _: os.close(looking))
+    monkeypatch.setattr("pdgd_jax.sweeps._lock.time.sleep", lambda _: os.close(looking))
     with Store.open(folder, write=True) as store:
         assert store.progress().running
 

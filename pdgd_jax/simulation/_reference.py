@@ -1,0 +1,100 @@
+"""What a run is measured against: comparators, means, and the terms of the bounds."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, DTypeLike, Float
+
+from pdgd_jax import theory
+from pdgd_jax._internal.pytree import pytree
+from pdgd_jax.learners import Setting
+from pdgd_jax.models import CMDP
+from pdgd_jax.processes import StochasticProcess
+
+__all__ = ["Comparators", "Reference", "dot", "reference"]
+
+
+@pytree
+class Comparators:
+    r"""What the players' interval regrets are measured against.
+
+    Args:
+      occupancies: `[n, L, S, A, S]`, for the primal player; for the paper's bounds to apply they
+        are occupancies of the true MDP, fixed before the run, such as $q^*$ and $q^\circ$ of an
+        adversary that does not depend on chance or on policies.
+      multipliers: `[d, m]`, for the dual player.
+    """
+
+    occupancies: Float[Array, "n layers states actions states"]
+    multipliers: Float[Array, "d m"]
+
+    @classmethod
+    def default(cls, cmdp: CMDP) -> "Comparators":
+        """No occupancy, since finding good ones is the oracle's work; 0 and each unit vector."""
+        L, S, A = cmdp.layers.shape
+        m, dtype = cmdp.num_constraints, cmdp.mdp.transition.dtype
+        units = jnp.concatenate([jnp.zeros((1, m), dtype), jnp.eye(m, dtype=dtype)])
+        return cls(jnp.zeros((0, L, S, A, S), dtype), units)
+
+
+class Reference(NamedTuple):
+    """What every episode of a run is measured against; computed once, before the first.
+
+    Attributes:
+      marginals: `[n, L, S, A]`, of the occupancies to compare with.
+      multipliers: `[d, m]`, to compare with.
+      reward: `[L, S, A]`, the mean; None if rewards are adversarial.
+      constraints: `[m, L, S, A]`, the mean; None if constraints are adversarial.
+      mean_reward: `[n]`, what the comparators earn in the mean; None likewise.
+      mean_costs: `[n, m]`, what they cost in the mean; None likewise.
+      pace: the terms of the bounds on interval regrets; None for a learner without bounds.
+    """
+
+    marginals: Float[Array, "n layers states actions"]
+    multipliers: Float[Array, "d m"]
+    reward: Float[Array, "layers states actions"] | None
+    constraints: Float[Array, "m layers states actions"] | None
+    mean_reward: Float[Array, " n"] | None
+    mean_costs: Float[Array, "n m"] | None
+    pace: theory.Pace | None
+
+
+def reference(cmdp: CMDP, comparators: Comparators, setting: Setting | None) -> Reference:
+    """What to measure against, for `update`."""
+    dtype = cmdp.mdp.transition.dtype
+    marginals = comparators.occupancies.sum(-1)
+    mask = cmdp.layers.action_mask
+    reward = constraints = mean_reward = mean_costs = None
+    if isinstance(cmdp.rewards, StochasticProcess):
+        reward = jnp.where(mask, cmdp.rewards.mean(), 0).astype(dtype)
+        mean_reward = dot(reward[None], marginals)[0]
+    if isinstance(cmdp.constraints, StochasticProcess):
+        constraints = jnp.where(mask[None], cmdp.constraints.mean(), 0).astype(dtype)
+        mean_costs = dot(constraints, marginals).T
+    return Reference(
+        marginals,
+        comparators.multipliers,
+        reward,
+        constraints,
+        mean_reward,
+        mean_costs,
+        _pace(setting, cmdp.num_constraints, dtype),
+    )
+
+
+def _pace(setting: Setting | None, num_constraints: int, dtype: DTypeLike) -> theory.Pace | None:
+    if setting is None or setting.rates is None:
+        return None
+    if setting.num_episodes is None or setting.delta is None:
+        return None
+    layers = setting.layers
+    sizes = layers.num_layers, layers.num_states, layers.num_actions, layers.num_triples
+    numbers = (*sizes, setting.num_episodes, setting.delta, *setting.rates)
+    pace = theory.pace(*(jnp.asarray(n, dtype) for n in numbers), num_constraints=num_constraints)
+    return theory.Pace(*(jnp.asarray(number, dtype) for number in pace))
+
+
+def dot(values: Array, marginals: Array) -> Array:
+    """Of each table `[k, L, S, A]` with each marginal `[n, L, S, A]`, `[k, n]`."""
+    # A sum, not a matrix product: that one rounds as the number of threads has it.
+    return (values[:, None] * marginals[None]).sum((2, 3, 4))

@@ -1,0 +1,157 @@
+"""The keys of a configuration: which there are, their defaults, and how each is checked."""
+
+import functools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from pdgd_jax._internal.registry import nearest
+from pdgd_jax._internal.typing import Table
+from pdgd_jax.instances import builder_of, check_value
+from pdgd_jax.learners import registered_learners
+from pdgd_jax.projection import SOLVERS
+from pdgd_jax.sweeps._checks import (
+    WrongError,
+    at,
+    check_plain,
+    delta,
+    one_of,
+    rates,
+    scale,
+    several,
+    show,
+    text_of,
+    whole,
+)
+from pdgd_jax.sweeps._instance import Instance
+from pdgd_jax.sweeps._toml import KeyPath
+
+__all__ = ["KEYS", "STREAMS", "fields_of"]
+
+T = TypeVar("T")
+
+STREAMS = ("paired", "independent")
+KEYS = {
+    "": ("name", "key", "seeds", "streams", "checkpoints", "instance", "settings", "learners"),
+    "settings": ("horizon", "rates", "delta", "confidence_scale"),
+    "learners": ("names", "solver"),
+}
+# Episodes are counted in 32 bits, and so are keys when JAX is used without float64.
+_MOST_EPISODES = 2**31 - 1
+_LARGEST_KEY = 2**32 - 1
+
+
+def fields_of(table: Mapping[str, Any], where: Callable[[KeyPath], str]) -> Table:
+    """The fields of a `Configuration`, checked.
+
+    Args:
+      table: the configuration as a dictionary.
+      where: gives file and line of a key, for errors.
+
+    Raises:
+      WrongError: if something is unknown, of the wrong type, or contradicts something else.
+    """
+    _check_keys("", table)
+    settings = _table(table, "settings")
+    learners = _table(table, "learners")
+
+    def settings_of(
+        name: str, default: object, check: Callable[[KeyPath, object], T]
+    ) -> tuple[T, ...]:
+        return several(("settings", name), settings.get(name, default), check)
+
+    horizon = settings_of("horizon", 10_000, whole(1, _MOST_EPISODES))
+    fewest = min(horizon)
+    checkpoints = whole(1)(("checkpoints",), table.get("checkpoints", min(200, fewest)))
+    if checkpoints > fewest:
+        raise WrongError(
+            ("checkpoints",),
+            f"checkpoints are at most as many as the shortest horizon has episodes, {fewest}; "
+            f"got {checkpoints}.",
+        )
+    return {
+        "name": text_of(("name",), table.get("name", "sweep")),
+        "key": whole(0, _LARGEST_KEY)(("key",), table.get("key", 0)),
+        "seeds": whole(1)(("seeds",), table.get("seeds", 8)),
+        "streams": one_of("stream", STREAMS)(("streams",), table.get("streams", "paired")),
+        "checkpoints": checkpoints,
+        "instances": _instances(table.get("instance"), where),
+        "horizon": horizon,
+        "rates": settings_of("rates", "tuned", rates),
+        "delta": settings_of("delta", 0.05, delta),
+        "confidence_scale": settings_of("confidence_scale", 1.0, scale),
+        "learners": several(
+            ("learners", "names"),
+            learners.get("names", "pdgd-ops"),
+            one_of("learner", registered_learners()),
+        ),
+        "solver": one_of("solver", SOLVERS)(
+            ("learners", "solver"), learners.get("solver", "newton")
+        ),
+    }
+
+
+def _instances(entries: object, where: Callable[[KeyPath], str]) -> tuple[Instance, ...]:
+    if not isinstance(entries, Sequence) or not entries or isinstance(entries, str):
+        raise WrongError(
+            ("instance",),
+            'there is no instance to learn on; add one with [[instance]] and make = "random".',
+        )
+    found: list[Instance] = []
+    wanted = [entry.get("label") for entry in entries if isinstance(entry, Mapping)]
+    for index, entry in enumerate(entries):
+        path: KeyPath = ("instance", index)
+        if not isinstance(entry, Mapping):
+            raise WrongError(path, f"an instance is a table, [[instance]]; got {show(entry)}.")
+        if "make" not in entry:
+            raise WrongError(path, 'this instance does not say which; add make = "random".')
+        name = text_of((*path, "make"), entry["make"])
+        with at((*path, "make")):
+            builder_of(name)
+        options = {key: value for key, value in entry.items() if key not in ("make", "label")}
+        for option, value in options.items():
+            check_plain((*path, option), value)
+            with at((*path, option)):
+                check_value(name, option, value)
+        if "label" in entry:
+            label = text_of((*path, "label"), entry["label"])
+            if wanted.count(label) > 1:
+                raise WrongError(
+                    (*path, "label"),
+                    f"two instances have the label {label!r}; labels tell them apart.",
+                )
+        else:
+            label, taken = name, {*wanted, *(other.label for other in found)}
+            number = 2
+            while label in taken:
+                label, number = f"{name}-{number}", number + 1
+        found.append(Instance(name, label, _listed(options), functools.partial(where, path)))
+    return tuple(found)
+
+
+def _table(table: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    inner = table.get(name, {})
+    if not isinstance(inner, Mapping):
+        raise WrongError((name,), f"{name} is a table, [{name}]; got {show(inner)}.")
+    _check_keys(name, inner)
+    return inner
+
+
+def _check_keys(name: str, table: Mapping[str, Any]) -> None:
+    known = KEYS[name]
+    for key in table:
+        if key in known:
+            continue
+        homes = [f"in [{home}]" if home else "at the top" for home in KEYS if key in KEYS[home]]
+        hint = f" (it belongs {homes[0]})" if homes else nearest(str(key), known)
+        inside, keys = (f" in [{name}]", "its keys") if name else ("", "the keys")
+        raise WrongError(
+            (name, key) if name else (key,),
+            f"unknown key {key!r}{inside}{hint}; {keys} are {', '.join(known)}.",
+        )
+
+
+def _listed(options: Table) -> Table:
+    """Options as they come back from JSON, so that equal configurations are equal."""
+    plain: Table = json.loads(json.dumps(options))
+    return plain
