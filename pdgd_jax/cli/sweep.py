@@ -91,8 +91,8 @@ def sweep(
     if dry_run:
         plan = plan_of(asked, **cut)
         cost = cost_of(plan, devices)
-        facts = plan.facts() | {"cost": cost.facts()}
-        print_json(facts) if as_json else print_plan(Console(), plan, cost)
+        planned = {**plan.facts(), "cost": cost.facts()}
+        print_json(planned) if as_json else print_plan(Console(), plan, cost)
         return
     out = out or Path(f"{Path(configuration).stem}-sweep")
     leads = cluster is None or cluster.process == 0

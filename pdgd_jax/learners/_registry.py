@@ -99,43 +99,30 @@ def settings_of(name: str) -> dict[str, Any]:
     return {parameter.name: parameter.default for parameter in parameters[2:]}
 
 
-def _pdgd_ops(
-    cmdp: CMDP,
-    num_episodes: ArrayLike,
-    *,
-    delta: ArrayLike = 0.05,
-    rates: RatesLike = "tuned",
-    confidence_scale: ArrayLike = 1.0,
-    solver: str | Solver = "newton",
-) -> Learner:
-    return pdgd_ops(
-        cmdp.layers,
-        cmdp.num_constraints,
-        num_episodes,
-        delta=delta,
-        rates=rates,
-        confidence_scale=confidence_scale,
-        solver=solver,
-    )
+def _with_common_settings(
+    learner: Callable[..., Learner], sizes_of: Callable[[CMDP], tuple[object, ...]]
+) -> Builder:
+    """A builder for a learner that takes some sizes of the CMDP, T and all common settings."""
 
+    def build(
+        cmdp: CMDP,
+        num_episodes: ArrayLike,
+        *,
+        delta: ArrayLike = 0.05,
+        rates: RatesLike = "tuned",
+        confidence_scale: ArrayLike = 1.0,
+        solver: str | Solver = "newton",
+    ) -> Learner:
+        return learner(
+            *sizes_of(cmdp),
+            num_episodes,
+            delta=delta,
+            rates=rates,
+            confidence_scale=confidence_scale,
+            solver=solver,
+        )
 
-def _uc_o_gdps(
-    cmdp: CMDP,
-    num_episodes: ArrayLike,
-    *,
-    delta: ArrayLike = 0.05,
-    rates: RatesLike = "tuned",
-    confidence_scale: ArrayLike = 1.0,
-    solver: str | Solver = "newton",
-) -> Learner:
-    return uc_o_gdps(
-        cmdp.layers,
-        num_episodes,
-        delta=delta,
-        rates=rates,
-        confidence_scale=confidence_scale,
-        solver=solver,
-    )
+    return build
 
 
 def _uniform(cmdp: CMDP, num_episodes: ArrayLike) -> Learner:
@@ -143,8 +130,11 @@ def _uniform(cmdp: CMDP, num_episodes: ArrayLike) -> Learner:
     return uniform(cmdp.layers)
 
 
-register_learner("pdgd-ops", _pdgd_ops)
-register_learner("uc-o-gdps", _uc_o_gdps)
+register_learner(
+    "pdgd-ops",
+    _with_common_settings(pdgd_ops, lambda cmdp: (cmdp.layers, cmdp.num_constraints)),
+)
+register_learner("uc-o-gdps", _with_common_settings(uc_o_gdps, lambda cmdp: (cmdp.layers,)))
 register_learner("uniform", _uniform)
 register_learner("best-feasible", best_feasible)
 register_learner("most-feasible", most_feasible)

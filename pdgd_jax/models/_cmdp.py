@@ -199,7 +199,7 @@ class CMDP:
             ("constraints", CONSTRAINT_BOUNDS, "a constraint"),
         ):
             process = getattr(self, name)
-            if _checks_itself(process):
+            if _is_checked(process):
                 continue
             key = jax.random.key(0)
             values, _ = process.draw(key, process.init(key), jnp.zeros((), jnp.int32), policy)
@@ -214,11 +214,10 @@ class CMDP:
         )
 
 
-def _checks_itself(process: Process) -> bool:
-    """Whether the process is one of ours, whose constructors check every value they can produce."""
+def _is_checked(process: Process) -> bool:
+    """Whether the constructors of the process and of its parts check every value it can produce."""
     parts = [part for part in vars(process).values() if isinstance(part, Process)]
-    ours = type(process).__module__.startswith("pdgd_jax.")
-    return ours and all(_checks_itself(part) for part in parts)
+    return process.checks_values and all(_is_checked(part) for part in parts)
 
 
 def _within(values: Array, bounds: tuple[float, float], mask: Array) -> Array:

@@ -26,7 +26,7 @@ __all__ = ["Adaptive", "Corrupted", "Drift", "Phases", "Table"]
 
 
 @pytree
-class Table(AdversarialProcess):
+class Table(AdversarialProcess, checks_values=True):
     """An explicit table: row t is what episode t shows.
 
     Args:
@@ -59,7 +59,7 @@ class Table(AdversarialProcess):
 
 
 @pytree
-class Phases(AdversarialProcess):
+class Phases(AdversarialProcess, checks_values=True):
     r"""A few values that take turns.
 
     With $p$ the `period`, episode $t$ is in turn $\lfloor t/p \rfloor$ (`"periodic"`: the turns go
@@ -107,7 +107,7 @@ class Phases(AdversarialProcess):
 
 
 @pytree
-class Drift(AdversarialProcess):
+class Drift(AdversarialProcess, checks_values=True):
     r"""Sinusoidal drift: $v_t = c + a \sin(2\pi t/p)$, entry by entry.
 
     Args:
@@ -152,7 +152,7 @@ class Drift(AdversarialProcess):
 
 
 @pytree
-class Corrupted(AdversarialProcess):
+class Corrupted(AdversarialProcess, checks_values=True):
     """Another process, a share of whose episodes the adversary takes over.
 
     In every `period` episodes the first `share * period` (rounded) are corrupted: a burst hurts a
@@ -217,7 +217,7 @@ class Corrupted(AdversarialProcess):
 
 
 @pytree
-class Adaptive(AdversarialProcess):
+class Adaptive(AdversarialProcess, checks_values=True):
     r"""An adversary that sees the policy and punishes its favourite actions.
 
     A reward is $(v(x,a) - \kappa\,\pi_t(a \mid x))$ and a constraint

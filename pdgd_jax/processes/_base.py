@@ -1,6 +1,6 @@
 """What a process is: where the rewards and the constraints of each episode come from."""
 
-from typing import NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -74,6 +74,14 @@ class Process:
       CMDP(sizes=(1, 4, 4, 4, 1), num_actions=3, num_constraints=1,
            rewards=Alternating, constraints=Bernoulli)
     """
+
+    # Whether the constructor checks every value that the process can produce, so that `CMDP` need
+    # not draw one. A class says so when it is defined; a class derived from it says so again.
+    checks_values: ClassVar[bool] = False
+
+    def __init_subclass__(cls, *, checks_values: bool = False) -> None:
+        super().__init_subclass__()
+        cls.checks_values = checks_values
 
     @property
     def num_episodes(self) -> int | None:

@@ -28,7 +28,7 @@ __all__ = ["Bernoulli", "Beta", "ClippedGaussian", "Constant", "UniformNoise"]
 
 
 @pytree
-class Constant(StochasticProcess):
+class Constant(StochasticProcess, checks_values=True):
     """The same values in every episode.
 
     Args:
@@ -56,7 +56,7 @@ class Constant(StochasticProcess):
 
 
 @pytree
-class Bernoulli(StochasticProcess):
+class Bernoulli(StochasticProcess, checks_values=True):
     r"""Each entry is one of the two bounds, with the given mean.
 
     $\Pr\{v = b\} = (\mu - a)/(b - a)$, else $v = a$, where $(a, b)$ are the bounds.
@@ -92,13 +92,12 @@ class Bernoulli(StochasticProcess):
         return self.means
 
     def highest(self) -> Float[Array, "..."]:
-        """The upper bound, but where it never comes."""
-        low, high = _bounds(self)
-        return jnp.where(self.means > low, high, low).astype(self.means.dtype)
+        """The upper bound, except where it never occurs."""
+        return _reached_bound(self.means, _bounds(self))
 
 
 @pytree
-class Beta(StochasticProcess):
+class Beta(StochasticProcess, checks_values=True):
     r"""Each entry is $a + (b-a)\,\mathrm{Beta}(c p, c(1-p))$ with $p = (\mu-a)/(b-a)$.
 
     Args:
@@ -131,13 +130,12 @@ class Beta(StochasticProcess):
         return self.means
 
     def highest(self) -> Float[Array, "..."]:
-        """The upper bound, but where it never comes."""
-        low, high = _bounds(self)
-        return jnp.where(self.means > low, high, low).astype(self.means.dtype)
+        """The upper bound, except where it never occurs."""
+        return _reached_bound(self.means, _bounds(self))
 
 
 @pytree
-class ClippedGaussian(StochasticProcess):
+class ClippedGaussian(StochasticProcess, checks_values=True):
     r"""Each entry is a Gaussian, clipped to the bounds.
 
     Clipping moves the mean: `mean` is that of what is drawn,
@@ -185,7 +183,7 @@ class ClippedGaussian(StochasticProcess):
 
 
 @pytree
-class UniformNoise(StochasticProcess):
+class UniformNoise(StochasticProcess, checks_values=True):
     r"""Each entry is uniform on $[\mu - w, \mu + w]$.
 
     Where that would leave the bounds $w$ is shrunk until it does not, so that $\mu$ stays the mean.
@@ -227,6 +225,12 @@ class UniformNoise(StochasticProcess):
 class _Bounded(Protocol):
     @property
     def bounds(self) -> tuple[float, float] | None: ...
+
+
+def _reached_bound(means: Array, bounds: tuple[float, float]) -> Array:
+    """The upper bound, but the lower one where the mean leaves no other value."""
+    low, high = bounds
+    return jnp.where(means > low, high, low).astype(means.dtype)
 
 
 def _settle(process: _Bounded, name: str) -> None:

@@ -5,7 +5,6 @@ from pdgd_jax.simulation._batch import (
     LaneInputs,
     as_arrays,
     from_arrays,
-    run_seeds,
     stacked,
     wait,
 )
@@ -36,7 +35,6 @@ __all__ = [
     "history_of",
     "local_devices",
     "run",
-    "run_seeds",
     "stacked",
     "start",
     "sums_of",

@@ -19,14 +19,9 @@ from jaxtyping import Array, Int, Key, PyTree
 
 from pdgd_jax.learners import Learner
 from pdgd_jax.models import CMDP
-from pdgd_jax.simulation._devices import local_devices
 from pdgd_jax.simulation._loop import (
     Carry,
-    History,
     advance,
-    check_run,
-    checkpoint_episodes,
-    history_of,
     start,
 )
 from pdgd_jax.simulation._metrics import Metrics
@@ -37,7 +32,6 @@ __all__ = [
     "LaneInputs",
     "as_arrays",
     "from_arrays",
-    "run_seeds",
     "stacked",
     "wait",
 ]
@@ -151,15 +145,15 @@ def _play(carry: Carry, what: LaneInputs, stops: Array) -> tuple[Carry, Metrics,
 # Arrays by name, for files.
 
 
-def as_arrays(tree: PyTree, prefix: str = "") -> dict[str, np.ndarray]:
+def as_arrays(tree: PyTree) -> dict[str, np.ndarray]:
     """The leaves of a tree by name, on the host; keys of random numbers as their numbers."""
     return {
-        prefix + _name(path): np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+        _name(path): np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
         for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
     }
 
 
-def from_arrays(like: PyTree, arrays: Mapping[str, np.ndarray], prefix: str = "") -> PyTree:
+def from_arrays(like: PyTree, arrays: Mapping[str, np.ndarray]) -> PyTree:
     """A tree of the structure of `like` with leaves out of `as_arrays`.
 
     Raises:
@@ -167,7 +161,7 @@ def from_arrays(like: PyTree, arrays: Mapping[str, np.ndarray], prefix: str = ""
     """
 
     def leaf(path: PyTree, old: PyTree) -> PyTree:
-        name = prefix + _name(path)
+        name = _name(path)
         shape, dtype = old.shape, old.dtype
         if _is_key(old):
             data = jax.eval_shape(jax.random.key_data, old)
@@ -187,72 +181,3 @@ def _name(path: PyTree) -> str:
 
 def _is_key(leaf: PyTree) -> bool:
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
-# Seeds alone
-
-
-def run_seeds(
-    keys: Key[Array, " seeds"],
-    cmdp: CMDP,
-    learner: Learner,
-    num_episodes: int,
-    *,
-    checkpoints: int | Sequence[int] = 200,
-    comparators: Comparators | None = None,
-    on_checkpoint: Callable[[int], None] | None = None,
-) -> History:
-    """`run` for several keys on all devices, stopping at checkpoints to say how far it is.
-
-    Args:
-      keys: one for each seed.
-      cmdp: as in `run`.
-      learner: as in `run`.
-      num_episodes: as in `run`.
-      checkpoints: as in `run`.
-      comparators: as in `run`.
-      on_checkpoint: called on the host with the number of finished episodes, first with 0 when
-        everything is compiled.
-
-    Returns:
-      The histories, with a leading axis: the same as those of `jax.vmap` of `run`.
-    """
-    check_run(cmdp, learner, num_episodes)
-    episodes = checkpoint_episodes(num_episodes, checkpoints)
-    comparators = Comparators.default(cmdp) if comparators is None else comparators
-    one = LaneInputs(cmdp, learner.as_pytree(), comparators)
-    devices = local_devices()
-    devices = devices[: min(len(devices), len(keys))]
-    count, width = len(keys), -(-len(keys) // len(devices))
-    program = BatchProgram(devices)
-    total = program.blocks * width
-    padded = keys[np.minimum(np.arange(total), count - 1)]
-    what = program.place(stacked([jax.tree.map(np.asarray, one)] * total))
-    carry = program.begin(program.place(padded), what)
-
-    def play(until: int) -> tuple[Carry, Metrics, Array]:
-        played = program.play(carry, what, np.full((program.blocks, 1), until))
-        wait(played)
-        return played
-
-    carry, _, policy = play(0)  # compiles, and plays nothing
-    tell = on_checkpoint or (lambda done: None)
-    tell(0)
-    kept = []
-    for until in episodes:
-        carry, rows, policy = play(until)
-        kept.append(jax.tree.map(np.asarray, rows))
-        tell(until)
-    metrics = jax.tree.map(lambda *leaves: np.moveaxis(np.concatenate(leaves), 0, 1)[:count], *kept)
-
-    def every(tree: PyTree) -> PyTree:
-        return jax.tree.map(lambda x: np.broadcast_to(x, (count, *np.shape(x))), tree)
-
-    history = history_of(
-        metrics,
-        every(np.asarray(episodes, np.int32)),
-        policy[:count],
-        learner._replace(setting=every(learner.setting)),
-        every(comparators),
-    )
-    return jax.tree.map(jnp.asarray, history)

@@ -195,7 +195,7 @@ class Cost(NamedTuple):
         return self.compile_seconds + self.play_seconds
 
     def facts(self) -> dict[str, Any]:
-        """For JSON."""
+        """All of it, for JSON."""
         return self._asdict() | {"seconds": self.seconds}
 
 
@@ -209,7 +209,7 @@ def cost_of_run(
     solver: str,
     devices: int,
 ) -> Cost:
-    """What `run_seeds` will cost, without compiling anything.
+    """What a `run` for several seeds will cost, without compiling anything.
 
     Args:
       cmdp: what is played.

@@ -14,7 +14,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import jax
 
@@ -28,10 +28,13 @@ from pdgd_jax.sweeps._lanes import SETTINGS, LaneBuilder
 __all__ = [
     "DIMS",
     "Block",
+    "BlockFacts",
     "Cell",
     "Group",
+    "GroupFacts",
     "Lane",
     "Plan",
+    "PlanFacts",
     "plan_of",
     "stops_of",
     "width_of",
@@ -47,6 +50,39 @@ _SAVE_SECONDS = 5.0
 _MOST_LANES_CPU = 64
 _MOST_LANES = 4096
 _MEMORY_OF_BLOCK = 2**30
+
+
+class BlockFacts(TypedDict):
+    """A block, as the manifest of a sweep keeps it."""
+
+    horizon: int
+    lanes: int
+    chunks: int
+
+
+class GroupFacts(TypedDict):
+    """A group, as the manifest of a sweep keeps it; see `Group`."""
+
+    name: str
+    learners: list[str]
+    instances: list[str]
+    shape: list[int]
+    constraints: int
+    processes: list[str]
+    lanes: int
+    width: int
+    episodes: int
+    bytes_per_device: int
+    blocks: dict[str, BlockFacts]
+
+
+class PlanFacts(TypedDict):
+    """A plan, as the manifest of a sweep keeps it."""
+
+    lanes: int
+    episodes: int
+    compilations: int
+    groups: list[GroupFacts]
 
 
 class Cell(NamedTuple):
@@ -136,8 +172,8 @@ class Group:
         """What a device needs, estimated."""
         return self.width * self.bytes_per_lane
 
-    def facts(self) -> dict[str, Any]:
-        """For people, and for JSON."""
+    def facts(self) -> GroupFacts:
+        """The group in plain numbers and texts, for people and for JSON."""
         return {
             "name": self.name,
             "learners": list(self.learners),
@@ -186,8 +222,8 @@ class Plan:
         """All blocks, with their groups."""
         return ((group, block) for group in self.groups for block in group.blocks)
 
-    def facts(self) -> dict[str, Any]:
-        """For people, and for JSON."""
+    def facts(self) -> PlanFacts:
+        """The plan in plain numbers and texts, for people and for JSON."""
         return {
             "lanes": self.lanes,
             "episodes": self.episodes,

@@ -3,7 +3,9 @@
 import dataclasses
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+from pdgd_jax.sweeps._plan import PlanFacts
 
 __all__ = ["GroupStatus", "ProcessStatus", "SweepStatus", "sweep_status"]
 
@@ -93,7 +95,7 @@ def sweep_status(folder: str | Path) -> SweepStatus:
     from pdgd_jax.sweeps._folder import Store
 
     store = Store.open(folder)
-    progress, plan, now = store.progress(), store.plan, time.time()
+    progress, plan, now = store.progress(), cast(PlanFacts, store.plan), time.time()
     groups, unconverged = [], 0
     for group in plan["groups"]:
         done = 0
@@ -102,8 +104,16 @@ def sweep_status(folder: str | Path) -> SweepStatus:
                 last = progress.blocks[name].facts[-1]
                 done += last["episode"] * block["lanes"]
                 unconverged += last["unconverged"]
-        keep = ("name", "learners", "instances", "lanes", "episodes")
-        groups.append(GroupStatus(**{key: group[key] for key in keep}, episodes_done=done))
+        groups.append(
+            GroupStatus(
+                name=group["name"],
+                learners=group["learners"],
+                instances=group["instances"],
+                lanes=group["lanes"],
+                episodes=group["episodes"],
+                episodes_done=done,
+            )
+        )
     done = sum(group.episodes_done for group in groups)
     # As the processes that run have measured it themselves: files do not tell what time went into.
     measured = [said.facts for said in progress.doing if said.facts["seconds"] > 0]

@@ -3,7 +3,6 @@ import io
 import json
 import re
 
-import chex
 import jax
 import numpy as np
 import pytest
@@ -26,8 +25,12 @@ from pdgd_jax.cli import summary
 from pdgd_jax.cli.textplot import curve
 from pdgd_jax.learners import Learner
 from pdgd_jax.results import summarise
-from pdgd_jax.simulation import run_seeds
 from tests.conftest import QUICK
+
+
+def two_seeds(cmdp, learner, num_episodes):
+    keys = jax.random.split(jax.random.key(0), 2)
+    return jax.jit(jax.vmap(lambda key: run(key, cmdp, learner, num_episodes)))(keys)
 
 
 def test_instances_are_listed(pdgd):
@@ -206,7 +209,7 @@ def test_an_unconverged_run_is_loud():
         return state, info._replace(projection=lazy)
 
     broken = Learner(honest.init, honest.policy, update, honest.setting)
-    history = run_seeds(jax.random.split(jax.random.key(0), 2), cmdp, broken, 20)
+    history = two_seeds(cmdp, broken, 20)
     result = evaluate(history, cmdp)
     data = dataset_of(history, result)
     console = Console(record=True, width=100, file=io.StringIO())
@@ -378,17 +381,17 @@ def uniform_run():
     """A learner that has neither multipliers nor epochs, against an adversary."""
     cmdp = make("two-phase", num_episodes=20)
     player = learners.uniform(cmdp.layers)
-    history = run_seeds(jax.random.split(jax.random.key(0), 2), cmdp, player, 20)
+    history = two_seeds(cmdp, player, 20)
     result = evaluate(history, cmdp)
     data = dataset_of(history, result)
     return summarise(data) | {"constraints_process": "Phases (adversarial)"}, data
 
 
-def printed(run, width=100, encoding="utf-8"):
+def printed(shown, width=100, encoding="utf-8"):
     content = io.BytesIO()
     with io.TextIOWrapper(content, encoding=encoding, write_through=True) as file:
         console = Console(file=file, width=width)
-        summary.print_summary(console, *run, all_=False)
+        summary.print_summary(console, *shown, all_=False)
         return content.getvalue().decode(encoding)
 
 
@@ -449,18 +452,6 @@ def test_instances_are_listed_on_narrow_terminals(pdgd, monkeypatch, width):
     assert numbers.count("L 3, states 3, actions 3, m 3, OPT 1.5, rho 0.25") == len(registered())
     assert max(map(len, out.splitlines())) <= width
     assert len(out.splitlines()) <= 8 * len(registered())
-
-
-@pytest.mark.slow
-def test_seeds_together_equal_runs_one_by_one():
-    cmdp = make("two-phase", num_episodes=30)
-    learner = pdgd_ops(cmdp.layers, 1, 30, solver=QUICK)
-    keys = jax.random.split(jax.random.key(3), 2)
-    said = []
-    together = run_seeds(keys, cmdp, learner, 30, checkpoints=7, on_checkpoint=said.append)
-    assert said == [0, *(int(t) for t in together.episode[0])]
-    alone = jax.vmap(lambda key: run(key, cmdp, learner, 30, checkpoints=7))(keys)
-    chex.assert_trees_all_equal(together, alone)
 
 
 def test_a_curve_of_nothing_says_so():

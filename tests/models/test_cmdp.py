@@ -54,6 +54,21 @@ def test_bad_input(rewards, constraints, sentence):
         CMDP(MDP, rewards, constraints)
 
 
+@pytree
+class Doubled(Constant):
+    """Shows twice what its constructor has checked."""
+
+    def draw(self, key, state, episode, policy):
+        return 2 * self.values, state
+
+
+def test_a_process_derived_from_a_checked_one_is_checked_again():
+    assert Constant.checks_values
+    assert not Doubled.checks_values
+    with pytest.raises(ValueError, match="rewards of layer 0, state 0, action 0 is 2;"):
+        CMDP(MDP, Doubled(REWARD + 0.5), COSTS)
+
+
 def test_what_leaves_its_range_in_a_run_becomes_nan():
     cmdp = CMDP(MDP, Rising(REWARD), COSTS)
     draw = jax.jit(cmdp.draw)

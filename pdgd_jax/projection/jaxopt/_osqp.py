@@ -21,7 +21,7 @@ from jaxopt import BoxOSQP
 from jaxtyping import Array, ArrayLike, DTypeLike, PyTree
 
 from pdgd_jax.models import Layers
-from pdgd_jax.projection._api import ProjectionResult, Solver
+from pdgd_jax.projection._api import ProjectionResult
 from pdgd_jax.projection._confidence import ConfidenceSet
 from pdgd_jax.projection._problem import (
     Problem,
@@ -32,7 +32,7 @@ from pdgd_jax.projection._problem import (
     single_lane,
 )
 from pdgd_jax.projection.jaxopt._blocks import inverse_of
-from pdgd_jax.projection.jaxopt._polish import Point, solve_in_rounds
+from pdgd_jax.projection.jaxopt._polish import Point, polished_and_bare, solve_in_rounds
 
 __all__ = ["bare", "solver"]
 
@@ -279,6 +279,19 @@ class _Carry(NamedTuple):
     rounds: Array
 
 
+def _method() -> BoxOSQP:
+    method = BoxOSQP(
+        matvec_Q=_quadratic,
+        matvec_A=_rows,
+        check_primal_dual_infeasability=False,  # a projection on a set that is not empty
+        sigma=RIDGE,
+        rho_start=STEP_SIZE,
+        implicit_diff=False,
+    )
+    method._eq_qp_solve_impl = _Direct()
+    return method
+
+
 def solve(
     layers: Layers,
     target: Array,
@@ -291,15 +304,7 @@ def solve(
     """Run `BoxOSQP` from the warm start."""
     problem = single_lane(layers, target, confidence)
     program = Program.of(problem)
-    method = BoxOSQP(
-        matvec_Q=_quadratic,
-        matvec_A=_rows,
-        check_primal_dual_infeasability=False,  # a projection on a set that is not empty
-        sigma=RIDGE,
-        rho_start=STEP_SIZE,
-        implicit_diff=False,
-    )
-    method._eq_qp_solve_impl = _Direct()
+    method = _method()
     target = entries_last(jnp.where(problem.present, problem.target, 0))[..., 0]
     arguments = (None, (-target, jnp.zeros_like(target))), program, _bounds(program)
 
@@ -343,11 +348,10 @@ def solve(
         start,
         after,
         iterations=ITERATIONS,
-        most_rounds=-(-MAX_ITERATIONS // ITERATIONS),
+        max_iterations=MAX_ITERATIONS,
         tolerance=tolerance,
         polished=polished,
     )
 
 
-solver = Solver(init, partial(solve, polished=True), tolerance=(1e-3, 1e-6))
-bare = Solver(init, partial(solve, polished=False), tolerance=(1e-3, 1e-6))
+solver, bare = polished_and_bare(init, solve)

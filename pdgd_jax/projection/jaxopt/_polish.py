@@ -11,14 +11,16 @@ suffice the solver goes on, and they are tried again.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, ArrayLike, PyTree
+from jaxtyping import Array, ArrayLike, DTypeLike, PyTree
 
-from pdgd_jax.projection._api import ProjectionResult
+from pdgd_jax.models import Layers
+from pdgd_jax.projection._api import ProjectionResult, Solver
 from pdgd_jax.projection._cone import ABSENT, positive_part, project_cone
 from pdgd_jax.projection._hessian import hessian_of, solve_system
 from pdgd_jax.projection._layout import MIN_LAYERS, Cones, around, over_pairs, per_state
@@ -32,7 +34,7 @@ from pdgd_jax.projection._problem import (
     residual_of,
 )
 
-__all__ = ["Point", "occupancy_at", "polish", "solve_in_rounds"]
+__all__ = ["Point", "occupancy_at", "polish", "polished_and_bare", "solve_in_rounds"]
 
 # With two, a projection of 500 episodes of `streaming` took jaxopt 34 rounds; with three, two.
 STEPS = 3
@@ -100,6 +102,17 @@ def _padded(problem: Problem) -> Problem:
     )
 
 
+def polished_and_bare(
+    init: Callable[[Layers, DTypeLike], PyTree], solve: Callable[..., ProjectionResult]
+) -> tuple[Solver, Solver]:
+    """The two solvers of a method: with the polish and without it."""
+    tolerance = (1e-3, 1e-6)
+    return (
+        Solver(init, partial(solve, polished=True), tolerance=tolerance),
+        Solver(init, partial(solve, polished=False), tolerance=tolerance),
+    )
+
+
 class _Progress(NamedTuple):
     carry: PyTree
     found: Point  # by the solver
@@ -114,7 +127,7 @@ def solve_in_rounds(
     warm_start: Callable[[PyTree, Point, Array], PyTree],
     *,
     iterations: int,
-    most_rounds: int,
+    max_iterations: int,
     tolerance: ArrayLike,
     polished: bool,
 ) -> ProjectionResult:
@@ -126,10 +139,11 @@ def solve_in_rounds(
       start: what it carries at first.
       warm_start: of the next projection: of what is carried, the point and whether it is exact.
       iterations: of one round.
-      most_rounds: when to give up.
+      max_iterations: when to give up.
       tolerance: on the residual of what is returned.
       polished: whether to polish.
     """
+    most_rounds = -(-max_iterations // iterations)
 
     def unfinished(progress: _Progress) -> Array:
         wrong = ~(progress.best.residual <= tolerance)

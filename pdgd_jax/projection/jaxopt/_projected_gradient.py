@@ -10,7 +10,6 @@ of the network. Taken in it, $(F F^\top)^{-1} \nabla f$, no line search is neede
 and slow, hundreds to thousands of steps where Newton takes five. jaxopt is no longer maintained.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -19,11 +18,16 @@ from jaxopt import ProjectedGradient
 from jaxtyping import Array, ArrayLike, DTypeLike, PyTree
 
 from pdgd_jax.models import Layers
-from pdgd_jax.projection._api import ProjectionResult, Solver
+from pdgd_jax.projection._api import ProjectionResult
 from pdgd_jax.projection._confidence import ConfidenceSet
 from pdgd_jax.projection._problem import Problem, flow_excess, outflow_and_inflow, single_lane
 from pdgd_jax.projection.jaxopt._blocks import inverse_of
-from pdgd_jax.projection.jaxopt._polish import Point, occupancy_at, solve_in_rounds
+from pdgd_jax.projection.jaxopt._polish import (
+    Point,
+    occupancy_at,
+    polished_and_bare,
+    solve_in_rounds,
+)
 
 __all__ = ["bare", "solver"]
 
@@ -61,6 +65,28 @@ def _metric(problem: Problem) -> Array:
     return inverse_of(state * degree[:, None], -edges * ahead[:, None])
 
 
+def _method(metric: Array) -> ProjectedGradient:
+    # The masses of one evaluation are the guess of the next: that saves work in the cones.
+    def value_and_gradient(
+        potential: Array, problem: Problem, guess: Array
+    ) -> tuple[tuple[Array, Array], Array]:
+        occupancy = occupancy_at(problem, potential, guess)
+        value = (occupancy**2).sum() / 2 - potential[0, 0, 0]
+        excess = flow_excess(problem, *outflow_and_inflow(occupancy))
+        gradient = (metric @ excess.reshape(-1)).reshape(excess.shape)
+        return (value, occupancy.sum(0)), gradient
+
+    return ProjectedGradient(
+        fun=value_and_gradient,
+        projection=lambda potential, conserved: potential * conserved,
+        value_and_grad=True,
+        has_aux=True,
+        stepsize=1.0,
+        acceleration=True,
+        implicit_diff=False,
+    )
+
+
 def solve(
     layers: Layers,
     target: Array,
@@ -72,27 +98,7 @@ def solve(
 ) -> ProjectionResult:
     """Run accelerated projected gradient from the warm start."""
     problem = single_lane(layers, target, confidence)
-    conserved, metric = problem.conserved, _metric(problem)
-
-    # The masses of one evaluation are the guess of the next: that saves work in the cones.
-    def value_and_gradient(
-        potential: Array, problem: Problem, guess: Array
-    ) -> tuple[tuple[Array, Array], Array]:
-        occupancy = occupancy_at(problem, potential, guess)
-        value = (occupancy**2).sum() / 2 - potential[0, 0, 0]
-        excess = flow_excess(problem, *outflow_and_inflow(occupancy))
-        gradient = (metric @ excess.reshape(-1)).reshape(excess.shape)
-        return (value, occupancy.sum(0)), gradient
-
-    method = ProjectedGradient(
-        fun=value_and_gradient,
-        projection=lambda potential, conserved: potential * conserved,
-        value_and_grad=True,
-        has_aux=True,
-        stepsize=1.0,
-        acceleration=True,
-        implicit_diff=False,
-    )
+    conserved, method = problem.conserved, _method(_metric(problem))
 
     def update(_: object, step: tuple[Array, PyTree]) -> tuple[Array, PyTree]:
         potential, state = step
@@ -124,11 +130,10 @@ def solve(
         start,
         after,
         iterations=ITERATIONS,
-        most_rounds=-(-MAX_ITERATIONS // ITERATIONS),
+        max_iterations=MAX_ITERATIONS,
         tolerance=tolerance,
         polished=polished,
     )
 
 
-solver = Solver(init, partial(solve, polished=True), tolerance=(1e-3, 1e-6))
-bare = Solver(init, partial(solve, polished=False), tolerance=(1e-3, 1e-6))
+solver, bare = polished_and_bare(init, solve)
