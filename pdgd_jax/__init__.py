@@ -1,7 +1,7 @@
 """A vectorised JAX simulator of PDGD-OPS, for constrained MDPs with long-term constraints.
 
-The most used names of all rooms can be had from here; `__init__.pyi` is their only list. They are
-imported when first asked for, so that the command line listens to Ctrl-C before JAX is loaded.
+The most used names of every room are available here; `__init__.pyi` is the only list of them. Each
+is imported on first access, so that the command line reacts to Ctrl-C before JAX is loaded.
 """
 
 import sys
@@ -14,7 +14,7 @@ _load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 
 def __getattr__(name: str) -> object:
-    if name not in __all__:  # in Python's own words, which it completes by a suggestion
+    if name not in __all__:  # the wording to which Python appends a suggestion
         raise AttributeError(
             f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__]
         )

@@ -1,4 +1,4 @@
-"""`pdgd` and `python -m pdgd_jax`: the command line, which Ctrl-C ends from the first moment."""
+"""`pdgd` and `python -m pdgd_jax`: the command line. Ctrl-C works from the first moment."""
 
 import os
 import sys
@@ -9,16 +9,16 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Load the application, which takes a second or two, and run it."""
+    """Load the application (a second or two) and run it."""
     end_at_once_on_interrupt()
-    # Errors are exceptions, of which `pdgd` speaks itself; what else XLA logs as one is an alarm
-    # about long compilations, for its authors. It has no switch but this, read before JAX is.
+    # `pdgd` reports errors as exceptions. The other messages that XLA logs as errors are alarms
+    # about long compilations. Only this variable silences them, and JAX reads it on import.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     from pdgd_jax.cli.entry import main as run
 
     try:
         run()
-    except KeyboardInterrupt:  # just before the application would have caught it, or after
+    except KeyboardInterrupt:  # just before or after the application catches it itself
         sys.exit(130)
 
 

@@ -1,1 +1,1 @@
-"""What every room may use, and nobody outside the package: it knows nothing of MDPs."""
+"""Tools that every room may use. They know nothing about MDPs and are not public."""

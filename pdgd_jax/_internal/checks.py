@@ -1,4 +1,4 @@
-"""Checks of what a person gives, on the host: each is one sentence that names the place."""
+"""Checks of user input, on the host. Each error is one sentence that says what is wrong where."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, SupportsFloat, TypeGuard
@@ -26,7 +26,7 @@ __all__ = [
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Whether a value is a number of Python's, and not True or False."""
+    """Whether a value is a Python number, and not True or False."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -36,7 +36,7 @@ def is_integer(value: object) -> TypeGuard[int]:
 
 
 def is_whole(value: object) -> TypeGuard[int | float]:
-    """Whether a value is one number without a fraction: 3, 1e5 or an array with one of these."""
+    """Whether a value is one whole number: 3, 1e5, or an array that holds such a number."""
     if isinstance(value, int):
         return not isinstance(value, bool)  # perhaps too large for an array
     if not isinstance(value, float | np.generic | np.ndarray | jax.Array):
@@ -70,17 +70,17 @@ def whole_number(
     shown: Callable[[object], str] = repr,
     grouping: str = ",",
 ) -> int:
-    """`value`, refused unless it is a whole number from `least` to `most`.
+    """Return `value` as an int, or raise unless it is a whole number from `least` to `most`.
 
     Args:
-      name: of the value.
+      name: the name of the value, for the error.
       value: the number.
-      least: the least that is allowed.
-      most: the largest that is allowed.
-      accept: `is_integer`, or `is_whole` where a float without a fraction will do.
-      what: it must be.
-      shown: how the value is written.
-      grouping: how the thousands of `most` are parted.
+      least: the smallest value allowed.
+      most: the largest value allowed; None for no limit.
+      accept: `is_integer`, or `is_whole` to accept a float such as 1e5 too.
+      what: what the value must be, for the error.
+      shown: formats the value, for the error.
+      grouping: the thousands separator of `most`.
 
     Raises:
       ValueError: one sentence.
@@ -101,7 +101,7 @@ def whole_number(
 
 
 def fraction(name: str, value: SupportsFloat) -> float:
-    """`value`, refused unless it lies in [0, 1]."""
+    """Return `value` as a float, or raise unless it lies in [0, 1]."""
     if not 0 <= float(value) <= 1:
         raise ValueError(f"{name} must lie in [0, 1]; got {value}.")
     return float(value)
@@ -128,7 +128,7 @@ def place(index: Sequence[int], first: str = "layer") -> str:
 
 
 def rounding_of_sums(values: NDArray) -> float:
-    """How far a row may be from 1: rounding, with room for values that were printed and read."""
+    """How far a row may be from 1: rounding, and the loss when values are printed and read back."""
     return 1e-5 if values.dtype == np.float32 else 1e-9
 
 
@@ -142,19 +142,19 @@ def check_sums(
     must: str = "it must sum to 1",
     first: str = "layer",
 ) -> None:
-    """Refuse rows that do not sum to 1 over the last axis.
+    """Raise if a row does not sum to 1 over the last axis.
 
     Args:
-      name: of the rows.
-      rows: with axes as `place` names them, before the last.
+      name: the name of the rows, for the error.
+      rows: the axes before the last are those that `place` names.
       tolerance: how far from 1 a sum may be.
-      where: which rows count.
-      over: what was summed over, for the sentence.
-      must: its end.
-      first: what the first axis is.
+      where: which rows to check.
+      over: what was summed over, for the error.
+      must: the end of the error.
+      first: the name of the first axis.
 
     Raises:
-      ValueError: one sentence that names the first such row.
+      ValueError: one sentence that names the first wrong row.
     """
     total = np.asarray(rows.sum(-1))
     wrong = first_place(~(np.abs(total - 1) <= tolerance) & np.asarray(where))

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and that tell when they are damaged."""
+"""Atomic files with checksums: a file is complete or missing, and damage is detected."""
 
 import contextlib
 import errno
@@ -28,11 +28,11 @@ __all__ = [
     "writing",
 ]
 
-ASIDE = ".aside"  # ends the name of what is still being written
+ASIDE = ".aside"  # the suffix of files that are still being written
 
 
 class DamagedError(Exception):
-    """A file that is missing, or not as it was written: a sentence that names it."""
+    """A file is missing, or differs from what was written: one sentence that names the file."""
 
 
 class WriteError(OSError):
@@ -40,9 +40,9 @@ class WriteError(OSError):
 
 
 def publish(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write files aside, flush them to the disk, then rename them, one by one in this order.
+    """Write files under temporary names, flush them to the disk, then rename them in this order.
 
-    Whatever goes wrong, nothing is left aside, so that a full disk has its room back.
+    Temporary files are removed even after a failure, so that a full disk gets its space back.
     """
     asides = {name: folder / f"{name}.{os.getpid()}{ASIDE}" for name in files}
     try:
@@ -60,7 +60,7 @@ def publish(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def sync(path: Path) -> None:
-    """Flush a file to the disk, or a folder: the names in it."""
+    """Flush a file to the disk. For a folder, flush the names in it."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -70,7 +70,7 @@ def sync(path: Path) -> None:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn failures of the file system into one sentence that names the folder."""
+    """Turn an error of the file system into a `WriteError` that names the folder."""
     try:
         yield
     except OSError as error:
@@ -114,7 +114,7 @@ def seal(content: Any) -> bytes:
 
 
 def read_sealed(path: Path) -> Any:
-    """What was sealed.
+    """Read what `seal` wrote.
 
     Raises:
       DamagedError: if the file is missing, or a single byte is not as it was written.
@@ -128,7 +128,7 @@ def read_sealed(path: Path) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON gives it back: tuples are lists."""
+    """A value after a round trip through JSON: tuples become lists."""
     return json.loads(json.dumps(value, allow_nan=False))
 
 
@@ -143,13 +143,13 @@ def _read(path: Path) -> bytes:
 
 
 def pack(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """Arrays as NumPy's `.npz`, which `numpy.load` reads; equal arrays are equal bytes.
+    """Pack arrays as NumPy's `.npz`, which `numpy.load` reads. Equal arrays give equal bytes.
 
     Args:
-      arrays: of numbers or booleans, by name.
+      arrays: arrays of numbers or booleans, by name.
 
     Raises:
-      ValueError: if an array holds something else, or has a name that a file cannot have.
+      ValueError: if an array holds something else, or its name cannot be used in a file.
 
     Example:
       >>> import numpy as np
@@ -158,7 +158,7 @@ def pack(arrays: Mapping[str, np.ndarray]) -> bytes:
     """
     plain_arrays: dict[str, Any] = {}
     for name, value in arrays.items():
-        array = np.asarray(value, order="C")  # the bytes are not to tell how it lay in memory
+        array = np.asarray(value, order="C")  # the bytes must not depend on the memory layout
         if array.dtype.kind not in "biuf":
             raise ValueError(
                 f"{name!r} is of type {array.dtype}; only numbers and booleans can be saved."
@@ -170,14 +170,14 @@ def pack(arrays: Mapping[str, np.ndarray]) -> bytes:
             )
         plain_arrays[name] = array
     buffer = io.BytesIO()
-    np.savez(buffer, **plain_arrays)  # its entries are dated 1980, all of them
+    np.savez(buffer, **plain_arrays)  # dates every entry 1980
     return buffer.getvalue()
 
 
-_ARGUMENTS = ("file", "allow_pickle")  # what `numpy.savez` calls its own
+_ARGUMENTS = ("file", "allow_pickle")  # parameters of `numpy.savez`
 
 
 def unpack(data: bytes) -> dict[str, np.ndarray]:
-    """The arrays that were packed."""
+    """Unpack the arrays that `pack` packed."""
     with np.load(io.BytesIO(data), allow_pickle=False) as file:
         return {name: file[name] for name in file.files}

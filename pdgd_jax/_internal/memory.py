@@ -1,4 +1,4 @@
-"""How much memory there is, asked before something large is made."""
+"""How much memory is free, to check before something large is built."""
 
 import contextlib
 import os
@@ -12,13 +12,13 @@ __all__ = ["check_memory", "free_memory", "spare_bytes"]
 
 
 def free_memory() -> int | None:
-    """Bytes that can be had without swapping; None where the system does not say."""
+    """Bytes available without swapping; None if the system does not say."""
     found: list[int] = []
     with contextlib.suppress(OSError, StopIteration, ValueError):
         lines = Path("/proc/meminfo").read_text().splitlines()
         line = next(line for line in lines if line.startswith("MemAvailable:"))
         found.append(1024 * int(line.split()[1]))
-    with contextlib.suppress(OSError, ValueError):  # what a container may use; "max" is no number
+    with contextlib.suppress(OSError, ValueError):  # a container's limit; "max" is not a number
         group = Path("/sys/fs/cgroup")
         limit = int((group / "memory.max").read_text())
         used = int((group / "memory.current").read_text())
@@ -32,7 +32,7 @@ def free_memory() -> int | None:
 
 
 def check_memory(what: str, needed: float) -> None:
-    """Refuse, in a sentence, what needs more bytes than are free."""
+    """Raise if `what` needs more bytes than are free."""
     free = free_memory()
     if free is not None and needed > free:
         raise ValueError(
@@ -42,6 +42,6 @@ def check_memory(what: str, needed: float) -> None:
 
 
 def spare_bytes() -> int:
-    """How much memory a batch may use: a quarter of the device's, or 1 GiB if it does not tell."""
+    """How many bytes a batch may use: a quarter of the device's memory, or 1 GiB if unknown."""
     statistics = jax.devices()[0].memory_stats() or {}
     return statistics.get("bytes_limit", 4 * 2**30) // 4

@@ -1,4 +1,4 @@
-"""Frozen dataclasses that are pytrees, and checks that run only where a person builds one."""
+"""Frozen dataclasses that are pytrees. Their checks run only when a user builds one."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ Meta = tuple[object, ...]
 
 
 def static(**kwargs: Any) -> Any:
-    """A dataclass field that is part of the tree's structure: hashable, a new value recompiles."""
+    """A dataclass field in the tree's structure: it must be hashable; a new value recompiles."""
     return dataclasses.field(metadata={"static": True}, **kwargs)
 
 
@@ -23,13 +23,14 @@ def static(**kwargs: Any) -> Any:
 def pytree(cls: type[T]) -> type[T]:
     """Make `cls` a frozen dataclass and a pytree.
 
-    `__post_init__` runs when a person calls the constructor, and is the place for checks. JAX
-    rebuilds trees without it: inside a transformation the leaves may be tracers, batched, or no
-    arrays at all, and there is nothing to check. (`jax.tree_util.register_dataclass` calls the
-    constructor there too: https://github.com/jax-ml/jax/issues/25486.)
+    `__post_init__` runs when a user calls the constructor, so checks belong there. JAX rebuilds
+    trees without it: inside a transformation the leaves may be tracers, batched, or not arrays at
+    all, and nothing can be checked. (`jax.tree_util.register_dataclass` calls the constructor there
+    too: https://github.com/jax-ml/jax/issues/25486.)
     """
-    # A constructor takes whatever it can convert; what its fields hold is annotated. Tests that
-    # execute annotations (jaxtyping) leave its arguments alone. mypy does not know the attribute.
+    # Annotations describe what the fields hold; a constructor accepts anything it can convert.
+    # So tests that execute annotations (jaxtyping) skip its arguments. mypy does not know the
+    # attribute.
     cls.__no_type_check__ = True  # type: ignore[attr-defined]
     has_repr = cls.__repr__ is not object.__repr__
     cls = dataclasses.dataclass(frozen=True, eq=False, repr=not has_repr)(cls)
@@ -58,12 +59,12 @@ def pytree(cls: type[T]) -> type[T]:
 
 
 def is_concrete(*arrays: object) -> bool:
-    """Whether all arrays hold numbers that the host can look at (none is a tracer)."""
+    """Whether the host can read the values of all arrays (none is a tracer)."""
     return not any(isinstance(array, jax.core.Tracer) for array in arrays)
 
 
 def as_float(values: ArrayLike) -> Float[Array, "..."]:
-    """`values` as a floating point array: its own float type, else JAX's default one."""
+    """`values` as a floating point array: a float type is kept, others become JAX's default."""
     array = jnp.asarray(values)
     if not jnp.issubdtype(array.dtype, jnp.floating):
         array = array.astype(jnp.result_type(float))

@@ -1,4 +1,4 @@
-"""Things by name: one class behind instances, learners, solvers, rates, processes and figures."""
+"""The registry class behind instances, learners, solvers, rates, processes and figures."""
 
 import contextlib
 import difflib
@@ -20,19 +20,17 @@ def nearest(word: str, known: Iterable[str], cutoff: float = 0.5) -> str:
 class Registry(Generic[T]):
     """Things by name, in the order in which they were added.
 
-    A name is known in three ways: by `add`, by `add_lazy` (what it stands for is imported when it
-    is asked for), or because an installed distribution offers it as an entry point of `group`.
-    Names that were added come first: an entry point never replaces one of them. Entry points are
-    looked up once, when a name is not found or the names are listed, and imported when they are
-    asked for, so that a broken one harms nobody else.
+    A name becomes known in three ways: `add`, `add_lazy` (the object is imported on first use), or
+    an entry point of `group` in an installed distribution. Added names take precedence: an entry
+    point never replaces one. Entry points are looked up once, when a name is not found or the names
+    are listed. Each is imported on use, so that a broken one does not affect the others.
 
     Args:
-      what: one of the things, as in "unknown solver 'x'".
+      what: what the things are called, as in "unknown solver 'x'".
       listing: the end of that sentence, with `{names}` or `{quoted}` in it.
-      group: of entry points; None if there are none.
-      valid: whether what an entry point holds is such a thing at all.
-      more: things that follow from something else, asked for each time; they come after those that
-        were added.
+      group: the group of entry points; None for none.
+      valid: whether the object behind an entry point is acceptable.
+      more: derives further things, anew on every access; they come after the added ones.
 
     Example:
       >>> fruits = Registry[int]("fruit")
@@ -63,11 +61,11 @@ class Registry(Generic[T]):
         self._offered: dict[str, list[EntryPoint]] | None = None  # None: not looked up yet
 
     def add(self, name: str, thing: T) -> None:
-        """Let a name stand for a thing.
+        """Register a thing under a name.
 
         Raises:
-          ValueError: if it stands for another one already; the same again is no mistake, since a
-            module that is reloaded adds it once more.
+          ValueError: if the name is taken by another thing. Adding the same thing twice is fine,
+            since a reloaded module does that.
         """
         if name in self._added and self._loaded(name, self._added[name]) is not thing:
             article = "an" if self._what[0] in "aeiou" else "a"
@@ -75,15 +73,15 @@ class Registry(Generic[T]):
         self._added[name] = thing
 
     def add_lazy(self, name: str, home: str) -> None:
-        """Let a new name stand for `"module:attribute"`, imported when it is asked for."""
+        """Register `"module:attribute"` under a new name; it is imported on first use."""
         self._added[name] = EntryPoint(name, home, self._group or "")
 
     def get(self, name: str) -> T:
-        """What a name stands for.
+        """Look up a name.
 
         Raises:
-          ValueError: if the name is unknown, suggesting the nearest and listing all; or if it is
-            offered by a distribution that is broken, naming that one.
+          ValueError: if the name is unknown; the error suggests the nearest name and lists all. Or
+            if the distribution that offers it is broken; the error names the distribution.
         """
         if name in self._added:
             return self._loaded(name, self._added[name])
@@ -107,7 +105,11 @@ class Registry(Generic[T]):
     __getitem__ = get
 
     def remove(self, name: str) -> None:
-        """Forget a name; an unknown one is refused as by `get`."""
+        """Remove a name.
+
+        Raises:
+          ValueError: if the name is unknown.
+        """
         if name not in self:
             self.get(name)
         self._added.pop(name, None)
@@ -117,14 +119,14 @@ class Registry(Generic[T]):
     def temporarily(
         self, things: Mapping[str, T] | None = None, *, alone: bool = False
     ) -> Iterator[None]:
-        """Know these as well inside, whatever their names stand for outside; forget all after.
+        """Add things for the duration of a `with` block; they replace things of the same name.
 
-        Whatever is added or removed inside is undone at the end, and entry points are looked up
-        again inside.
+        Everything added or removed inside the block is undone at its end. Entry points are looked
+        up again inside.
 
         Args:
-          things: by name.
-          alone: know nothing else inside, not even entry points.
+          things: the things by name.
+          alone: hide everything else inside, entry points included.
         """
         before = self._added, self._offered
         self._added = {**({} if alone else self._added), **(things or {})}
@@ -135,13 +137,13 @@ class Registry(Generic[T]):
             self._added, self._offered = before
 
     def names(self) -> tuple[str, ...]:
-        """All of them: those that were added first, then those of entry points."""
+        """All names: first those that were added, then those of entry points."""
         return tuple(dict.fromkeys([*self._added, *self._more(), *self._offers()]))
 
     keys = names
 
     def items(self) -> Iterator[tuple[str, T]]:
-        """Names and what they stand for; all that is lazy is imported."""
+        """Names with their things; lazy ones are imported."""
         return ((name, self.get(name)) for name in self.names())
 
     def __iter__(self) -> Iterator[str]:
@@ -161,7 +163,7 @@ class Registry(Generic[T]):
     def _loaded(self, name: str, thing: T | EntryPoint) -> T:
         if not isinstance(thing, EntryPoint):
             return thing
-        if thing.dist is None:  # one of our own: its errors are ours
+        if thing.dist is None:  # one of this package: let its errors pass
             return cast(T, thing.load())
         try:
             found = thing.load()
@@ -179,21 +181,21 @@ class Registry(Generic[T]):
 
 
 def _entry_points(group: str) -> dict[str, list[EntryPoint]]:
-    """The entry points of a group by name; where a file of them cannot be read, it has none.
+    """The entry points of a group by name; a file that cannot be read counts as empty.
 
-    `importlib.metadata.entry_points` would fail for all if one file is malformed.
+    `importlib.metadata.entry_points` fails for all distributions if one file is malformed.
     """
     found: dict[str, dict[str, EntryPoint]] = {}
     for distribution in distributions():
         for point in _entry_points_of(distribution, group):
-            # Of a distribution that is there twice, the first one is imported.
+            # If a distribution is installed twice, Python imports the first.
             found.setdefault(point.name, {}).setdefault(_owner(point), point)
     return {name: list(offers.values()) for name, offers in found.items()}
 
 
 def _entry_points_of(distribution: Distribution, group: str) -> Iterable[EntryPoint]:
     try:
-        # Reading the text is quick; parsing that of all packages is not.
+        # Reading the text is fast; parsing it for every package is slow.
         if f"[{group}]" in (distribution.read_text("entry_points.txt") or ""):
             return distribution.entry_points.select(group=group)
     except Exception:

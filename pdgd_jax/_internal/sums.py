@@ -1,4 +1,4 @@
-"""Sums over very many episodes, in any precision."""
+"""Sums over many episodes that stay accurate in any precision."""
 
 from typing import NamedTuple
 
@@ -12,14 +12,14 @@ __all__ = ["Compensated"]
 
 
 class Compensated(NamedTuple):
-    """A running sum, and what rounding took from it (Kahan).
+    """A running sum with its rounding error (Kahan summation).
 
-    A float32 counts ones to 2^24 and stands still from there on; with what was lost carried along,
-    a sum of any length is right to a few units in the last place.
+    A float32 that counts ones stops at 2^24. With the rounding error carried along, a sum of any
+    length is right to a few units in the last place.
 
     Attributes:
       value: the sum.
-      lost: the sum is this much too large.
+      lost: the rounding error: `value` is this much too large.
     """
 
     value: Float[Array, "*shape"]
@@ -27,15 +27,15 @@ class Compensated(NamedTuple):
 
     @classmethod
     def zeros(cls, shape: int | tuple[int, ...], dtype: DTypeLike) -> "Compensated":
-        """Nothing yet."""
+        """Empty sums."""
         return cls(jnp.zeros(shape, dtype), jnp.zeros(shape, dtype))
 
     def add(self, terms: Float[Array, "*shape"]) -> "Compensated":
-        """One more term of each sum."""
+        """Add one term to each sum."""
         step = terms - self.lost
         value = self.value + step
         return Compensated(value, (value - self.value) - step)
 
     def total(self) -> NDArray:
-        """The sums on the host, in float64: with more digits than `value` alone can hold."""
+        """The sums on the host in float64, with more digits than `value` alone holds."""
         return np.asarray(self.value, np.float64) - np.asarray(self.lost, np.float64)

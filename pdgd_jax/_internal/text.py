@@ -1,21 +1,21 @@
-"""Numbers as a person writes them."""
+"""Numbers formatted for people."""
 
 import math
 
 __all__ = ["count_in_words", "duration_in_words", "number_in_words", "size_in_words"]
 
-# What rounding leaves of a sum over a run, relative to its terms, is far below this.
+# The rounding error of a sum over a run, relative to its terms, is far below this.
 _NOTHING = 1e-9
 
 
 def number_in_words(value: float, digits: int = 4, scale: float = 0.0) -> str:
-    """With so many digits that matter, and all those before the point.
+    """A number with `digits` significant digits, and all digits before the decimal point.
 
     Args:
       value: the number.
-      digits: how many of them matter.
-      scale: how large such a number may be at all, as T L for a regret: what is a billion times
-        smaller is rounding, and 0.
+      digits: the number of significant digits.
+      scale: how large the number could be, such as T L for a regret. A value a billion times
+        smaller is a rounding error, and shown as 0.
 
     Example:
       >>> number_in_words(5.457e-12), number_in_words(5.457e-12, scale=4000), number_in_words(2e4)
@@ -29,13 +29,13 @@ def number_in_words(value: float, digits: int = 4, scale: float = 0.0) -> str:
 
 
 def count_in_words(number: int, what: str) -> str:
-    """As in 1 seed, 2 seeds."""
+    """A count with its noun: 1 seed, 2 seeds."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def size_in_words(number: float) -> str:
-    """Bytes, as in 3.5 GiB."""
-    number = min(number, 10**300)  # what else there is to count is beyond every float
+    """A number of bytes, such as 3.5 GiB."""
+    number = min(number, 10**300)  # larger integers overflow a float
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if number < 1024:
             return f"{number:.3g} {unit}"
@@ -44,7 +44,7 @@ def size_in_words(number: float) -> str:
 
 
 def duration_in_words(seconds: float) -> str:
-    """As in 40 s, 3 min 20 s, 5 h 7 min or 12 days."""
+    """A duration, such as 40 s, 3 min 20 s, 5 h 7 min or 12 days."""
     seconds = round(seconds)
     hours, minutes = seconds // 3600, seconds // 60 % 60
     if hours >= 72:

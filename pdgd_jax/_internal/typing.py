@@ -1,4 +1,4 @@
-"""Types that many files name."""
+"""Type aliases shared by many files."""
 
 from typing import Any, TypeAlias
 
@@ -13,7 +13,7 @@ NDArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 # Arrays on the host by name, as they are saved.
 Arrays: TypeAlias = dict[str, NDArray]
 
-# What JSON or TOML holds under names.
+# A table of JSON or TOML.
 Table: TypeAlias = dict[str, Any]
 
 # Scalars, which may be traced.
@@ -21,5 +21,5 @@ Number: TypeAlias = Float[Array, ""]
 Count: TypeAlias = Int[Array, ""]
 Flag: TypeAlias = Bool[Array, ""]
 OneKey: TypeAlias = Key[Array, ""]
-MaybeKey: TypeAlias = OneKey | None  # None will do where nothing is drawn
+MaybeKey: TypeAlias = OneKey | None  # None is enough where nothing is random
 Traced: TypeAlias = Number | Count | float

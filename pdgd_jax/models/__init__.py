@@ -1,4 +1,4 @@
-"""What is played: loop-free CMDPs, their occupancies, policies and trajectories."""
+"""Loop-free CMDPs with their occupancies, policies and trajectories."""
 
 from pdgd_jax.models._cmdp import CMDP, EpisodesWarning, Outcome, RewardUnits, stack
 from pdgd_jax.models._layers import Layers

@@ -1,4 +1,4 @@
-"""Constrained MDPs: an MDP with the processes that produce its rewards and constraints."""
+"""Constrained MDPs: an MDP with processes that produce its rewards and constraints."""
 
 import warnings
 from collections.abc import Sequence
@@ -18,11 +18,11 @@ __all__ = ["CMDP", "EpisodesWarning", "Outcome", "RewardUnits", "stack"]
 
 
 class EpisodesWarning(UserWarning):
-    """A CMDP that was made for one number of episodes is played for another."""
+    """A CMDP made for one number of episodes is played for another."""
 
 
 class Outcome(NamedTuple):
-    """What one episode reveals.
+    """The rewards and constraints that one episode reveals.
 
     Attributes:
       reward: `[L, S, A]`, $r_t$ in [0, 1].
@@ -34,20 +34,20 @@ class Outcome(NamedTuple):
 
 
 class RewardUnits(NamedTuple):
-    """How rewards in [0, 1] are to be read in the units of the environment they come from.
+    """The map from rewards in [0, 1] to the units of the original environment.
 
     An episode that earns v here earns `offset + scale * v` there.
 
     Attributes:
-      scale: what 1 is worth there.
-      offset: what an episode earns there that earns 0 here.
+      scale: how much a reward of 1 is worth in the environment.
+      offset: how much an episode that earns 0 here earns in the environment.
     """
 
     scale: float
     offset: float
 
     def to_environment(self, value: float, num_episodes: float = 1) -> float:
-        """What `num_episodes` episodes earn there that earn `value` in all here.
+        """Convert the total reward `value` of `num_episodes` episodes to the environment's units.
 
         Example:
           >>> RewardUnits(scale=100.0, offset=-2000.0).to_environment(19.87)
@@ -62,10 +62,10 @@ class CMDP:
 
     Args:
       mdp: states, actions and transitions.
-      rewards: the process of $r_t$; an array `[L, S, A]` stands for a constant.
-      constraints: the process of $G_t$; an array `[m, L, S, A]` stands for a constant.
-      units: of the rewards before they were mapped to [0, 1], if they were. Padding forgets them:
-        CMDPs of different units can be stacked.
+      rewards: the process of $r_t$; an array `[L, S, A]` means constant rewards.
+      constraints: the process of $G_t$; an array `[m, L, S, A]` means constant constraints.
+      units: the units of the rewards before they were mapped to [0, 1], if they were. Padding drops
+        them, so that CMDPs of different units can be stacked.
 
     Raises:
       ValueError: if a process has another shape than the MDP, or leaves its range.
@@ -83,8 +83,8 @@ class CMDP:
     constraints: Process
     units: RewardUnits | None = static(default=None, kw_only=True)
     num_constraints: int = static(default=0, init=False)
-    # Known to the object that `make` returns, and to no copy of it: no part of the tree, so that
-    # instances made for different numbers of episodes share a compiled program.
+    # Set on the object that `make` returns, and lost in copies. It is not part of the tree, so that
+    # instances made for different numbers of episodes share one compiled program.
     made_for: ClassVar[int | None] = None
 
     def __post_init__(self) -> None:
@@ -133,10 +133,10 @@ class CMDP:
         episode: Int[Array, ""] | int,
         policy: Float[Array, "layers states actions"],
     ) -> tuple[Outcome, PyTree]:
-        """What `episode` (0, 1, ...) reveals, and the next state of the processes.
+        """Draw the outcome of `episode` (0, 1, ...) and the next state of the processes.
 
-        Values are exactly 0 outside the masks, and NaN where a process left its range: a wrong
-        process must not look like a right one.
+        Values are exactly 0 outside the masks. A value outside its range becomes NaN, so that a
+        faulty process cannot go unnoticed.
         """
         episode = jnp.asarray(episode, jnp.int32)
         reward_key, constraint_key = jax.random.split(key)
@@ -149,11 +149,11 @@ class CMDP:
         return outcome, (reward_state, constraint_state)
 
     def note_episodes(self, num_episodes: int) -> None:
-        """Remember for how many episodes this was made, for `check_episodes`."""
+        """Record the number of episodes this was made for; see `check_episodes`."""
         object.__setattr__(self, "made_for", num_episodes)
 
     def check_episodes(self, num_episodes: int) -> None:
-        """Warn if this was made, by `make`, for another number of episodes than are played."""
+        """Warn if `make` built this for another number of episodes than are played."""
         if self.made_for is not None and self.made_for != num_episodes:
             warnings.warn(
                 f"the instance was made for {self.made_for:,} episodes (its option num_episodes) "
@@ -163,7 +163,7 @@ class CMDP:
             )
 
     def check_lasts(self, num_episodes: int) -> None:
-        """Refuse, in a sentence, a table of rewards or constraints that ends earlier."""
+        """Raise if a table of rewards or constraints has fewer episodes."""
         for name, process in (("rewards", self.rewards), ("constraints", self.constraints)):
             if process.num_episodes is not None and process.num_episodes < num_episodes:
                 raise ValueError(
@@ -189,7 +189,7 @@ class CMDP:
         return tuple(values.shape)
 
     def _check_first_draw(self) -> None:
-        """Refuse a process that is out of range from its first episode."""
+        """Raise if a process is out of range in its first episode."""
         if not is_concrete(*jax.tree.leaves(self)):
             return
         policy = self.layers.uniform_policy(self.mdp.transition.dtype)
@@ -231,13 +231,14 @@ def stack(cmdps: Sequence[CMDP]) -> CMDP:
     """Pad CMDPs to a common shape and stack them, for `vmap`.
 
     Args:
-      cmdps: with the same number of constraints and the same kinds of process; sizes may differ.
+      cmdps: CMDPs with the same number of constraints and the same kinds of process; their sizes
+        may differ.
 
     Returns:
-      A CMDP whose every leaf has a leading axis, the instance. Use it under `jax.vmap`.
+      A CMDP in which every leaf has a leading axis for the instances. Use it under `jax.vmap`.
 
     Raises:
-      ValueError: if there is nothing to stack, or what differs is more than sizes.
+      ValueError: if there is nothing to stack, or the CMDPs differ in more than their sizes.
 
     Example:
       >>> import jax

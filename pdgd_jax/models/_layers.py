@@ -24,7 +24,7 @@ class Layers:
     The masks are traced leaves and only the padded shape is static, so that instances of different
     sizes share one compiled program. An instance with fewer layers is padded at its end by layers
     of one state *without actions*, where nothing is earned, spent or conserved. The constants
-    below ($L$, $|X|$, $|A|$, ...) are those of the true instance, whatever the padding.
+    below ($L$, $|X|$, $|A|$, ...) are those of the true instance; padding does not change them.
 
     Args:
       state_mask: `[L+1, S]`, true where a layer has that state. Layer 0 holds state 0 alone.
@@ -134,7 +134,7 @@ class Layers:
         """The same layers inside a larger padded `(L, S, A)`."""
         grow = _growth(self.shape, shape)
         state_mask = jnp.pad(self.state_mask, (grow[0], grow[1]))
-        # The episode is over: it stays in one state that has no action.
+        # After the end of the episode there is a single state without actions.
         state_mask = state_mask.at[self.shape[0] + 1 :, 0].set(True)
         return Layers(state_mask, jnp.pad(self.action_mask, grow))
 

@@ -22,7 +22,7 @@ class LayeredMDP:
         the next layer, and everything else is exactly 0.
 
     Raises:
-      ValueError: naming the layer, state and action at which `transition` is not that.
+      ValueError: if `transition` is not of this form; the error names layer, state and action.
 
     Example:
       >>> import numpy as np

@@ -75,8 +75,8 @@ def policy_of(
 
     Args:
       occupancy: `[L, S, A, S]`, or the marginal `[L, S, A]`. Rounding below 0 counts as 0.
-      layers: says which actions exist, for the states without mass. Without it, every action of
-        the padded array does.
+      layers: says which actions exist, for the states without mass. By default every action of the
+        padded array exists.
 
     Returns:
       `[L, S, A]`, a distribution over actions in every state.
@@ -96,7 +96,7 @@ def value_of(
     occupancy: Float[Array, "layers states actions states"],
 ) -> Float[Array, "*constraints"]:
     r"""What an occupancy earns: $r^\top q$, or $G^\top q$ for constraints `[m, L, S, A]`."""
-    # A sum, not a matrix product: that one rounds as the number of threads has it.
+    # A sum, not a matrix product: the rounding of a product depends on the number of threads.
     marginal = jnp.expand_dims(occupancy.sum(-1), tuple(range(values.ndim - 3)))
     return (values * marginal).sum((-3, -2, -1))
 
@@ -107,7 +107,7 @@ def rollout(
     """Play one episode.
 
     Args:
-      key: decides the episode; padding does not change what a key gives.
+      key: determines the episode, whether the MDP is padded or not.
       mdp: the MDP.
       policy: `[L, S, A]`.
 
@@ -149,7 +149,7 @@ def _choose(weights: Float[Array, " n"], uniform: Float[Array, ""]) -> Int[Array
     """The index at which the cumulative weight passes `uniform`; 0 if there is no weight."""
     cumulative = jnp.cumsum(weights)
     possible = weights > 0
-    # Partial sums are not monotone to the last bit, so an impossible index is excluded by name.
+    # Partial sums are not monotone to the last bit, so indices without weight are excluded.
     total = jnp.max(jnp.where(possible, cumulative, 0))
     return jnp.argmax(possible & (cumulative > uniform * total)).astype(jnp.int32)
 
@@ -165,7 +165,7 @@ def _check_policy(layers: Layers, policy: Array) -> None:
     chosen: NDArray = np.asarray(policy)
     mask: NDArray = np.asarray(layers.action_mask)
     slack = 1e-4 if chosen.dtype == np.float32 else 1e-9
-    decides = np.asarray(mask.any(-1))  # [L, S]; what a policy says elsewhere is never asked
+    decides = np.asarray(mask.any(-1))  # [L, S]; elsewhere the policy is never used
     bad = ~np.isfinite(chosen) | (chosen < -slack) | ((chosen != 0) & ~mask)
     bad &= decides[..., None]
     where = first_place(bad)

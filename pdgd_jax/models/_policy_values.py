@@ -1,4 +1,4 @@
-"""Batch evaluation: what thousands of policies earn and violate, exactly, in one compiled call."""
+"""Exact rewards and violations of thousands of policies in one compiled call."""
 
 from functools import partial
 from typing import NamedTuple
@@ -17,7 +17,7 @@ __all__ = ["PolicyValues", "evaluate_policies"]
 
 
 class PolicyValues(NamedTuple):
-    r"""What policies are worth, with the leading axes of the instances and of the policies.
+    r"""The values of policies, with leading axes for the instances and the policies.
 
     Attributes:
       reward: `[..., N]`, $r^\top q$.
@@ -41,11 +41,12 @@ def evaluate_policies(
 
     Args:
       cmdp: one CMDP, or a `stack` of I of them.
-      policies: `[N, L, S, A]`, played on every instance; or `[I, N, L, S, A]`, for each its own.
+      policies: `[N, L, S, A]`, played on every instance; or `[I, N, L, S, A]`, N per instance.
       outcome: the rewards and constraints to use, with a leading axis for a stack; by default the
         means, which only stochastic processes have (see `oracle.hindsight` for others).
-      max_bytes: for the working memory; by default a quarter of the device's memory if it tells,
-        else 1 GiB. What does not fit at once is done in turns, inside the same program.
+      max_bytes: a limit on the working memory; by default a quarter of the device's memory, or
+        1 GiB if that is unknown. Policies that do not fit at once are evaluated in batches, inside
+        the same program.
 
     Returns:
       Their values.
@@ -77,7 +78,7 @@ def evaluate_policies(
         )
     if outcome is None:
         outcome = _means(cmdp)
-    # Each policy needs its occupancy, and about as much again while it is computed.
+    # Each policy needs memory for its occupancy, and about as much again to compute it.
     working = 3 * L * S * A * S * policies.dtype.itemsize * instances
     at_once = max(1, (max_bytes or spare_bytes()) // working)
     number = policies.shape[-4]

@@ -1,4 +1,4 @@
-"""Any finite-horizon MDP as a loop-free one."""
+"""Turns any finite-horizon MDP into a loop-free one."""
 
 import math
 from typing import Any
@@ -47,18 +47,18 @@ class UnrolledMDP(LayeredMDP):
     def from_flat(
         self, values: Float[ArrayLike, "*horizon flat actions"]
     ) -> Float[Array, "layers states actions"]:
-        """Rewards, costs or a policy over flat states, over the layered ones.
+        """Map rewards, costs or a policy from flat states to layered ones.
 
         Args:
           values: `[N, A]`, the same at every step, or `[horizon, N, A]`.
 
         Returns:
-          `[L, S, A]`, 0 outside the masks and at the root (there is nothing to choose there:
-          for a policy, the root's one action gets probability 1).
+          `[L, S, A]`, 0 outside the masks and at the root. (The root has a single action; see
+          `policy_from_flat`.)
         """
         L, _, A = self.layers.shape
-        # On the host, unless traced: an instance is built from a dozen operations, and each would
-        # be compiled.
+        # On the host unless traced: building an instance takes a dozen operations, and JAX would
+        # compile each of them.
         xp: Any = np if is_concrete(values, self.flat_states) else jnp
         values = as_float(values) if xp is jnp else np.asarray(values)
         if values.shape[-2:] != (self.num_flat_states, A) or values.ndim not in (2, 3):
@@ -77,14 +77,14 @@ class UnrolledMDP(LayeredMDP):
     def policy_from_flat(
         self, policy: Float[ArrayLike, "*horizon flat actions"]
     ) -> Float[Array, "layers states actions"]:
-        """A flat policy as a layered one: `from_flat`, and the root plays its only action."""
+        """Map a flat policy to a layered one; the root plays its only action."""
         layered = self.from_flat(policy)
         return layered.at[0, 0, 0].set(1.0) if self.has_root else layered
 
     def to_flat(
         self, values: Float[Array, "layers states actions"]
     ) -> Float[Array, "horizon flat actions"]:
-        """A layered policy or marginal occupancy, per step over flat states.
+        """Map a layered policy or marginal occupancy to flat states, step by step.
 
         Args:
           values: `[L, S, A]`; for an occupancy over $(x, a, x')$ pass its sum over $x'$.
@@ -95,7 +95,7 @@ class UnrolledMDP(LayeredMDP):
         """
         L, _, A = self.layers.shape
         flat = self.flat_states[:-1]
-        target = jnp.where(flat < 0, self.num_flat_states, flat)  # one row more, to drop
+        target = jnp.where(flat < 0, self.num_flat_states, flat)  # an extra row, dropped below
         spread = jnp.zeros((L, self.num_flat_states + 1, A), values.dtype)
         spread = spread.at[jnp.arange(L)[:, None], target].add(values)
         return spread[L - self.horizon :, :-1]
@@ -110,13 +110,13 @@ def unroll(
 ) -> UnrolledMDP:
     """Turn a finite-horizon MDP over a flat set of states into a loop-free one.
 
-    Layer k holds a copy of each flat state that some policy reaches in exactly k steps; the last
-    step leads to the single last state. Absorbing states are states like any other.
+    Layer k holds a copy of each flat state that some policy reaches in exactly k steps. The last
+    step leads to the single last state. Absorbing states need no special treatment.
 
     Args:
       transition: `[N, A, N]`, or `[horizon, N, A, N]` if it changes from step to step.
-      start: the first state, or a distribution `[N]` over it, which becomes a first step from a
-        single root with one action (so that the layered horizon is one more).
+      start: the first state, or a distribution `[N]` over it. A distribution becomes a first step
+        from a single root with one action, which adds one layer.
       horizon: the number of decisions of an episode.
       action_mask: `[N, A]`, the actions that each state has; all of them by default.
 
@@ -125,7 +125,7 @@ def unroll(
       occupancies between the two.
 
     Raises:
-      ValueError: naming the state and action whose row is not a distribution.
+      ValueError: if a row is not a distribution; the error names its state and action.
 
     Example:
       A walk on three states, which may stay or move on:

@@ -163,38 +163,45 @@ def grid(
     pairs = pairs[: math.prod(shape)]  # [cells, A]
     visits = pairs.sum(-1)
     shares = pairs / np.where(visits > 0, visits, 1)[:, None]
-    moves = {"u": (0, -1), "r": (1, 0), "d": (0, 1), "l": (-1, 0)}
-    row, column = np.divmod(np.arange(len(visits)), shape[1])
     with canvas(ax, look, height=0.3 + 2.6 * min(shape[0] / shape[1], 1.6)) as axes:
         shades = axes.imshow(visits.reshape(shape), cmap="Blues", vmin=0)
         axes.figure.colorbar(shades, ax=axes, label="expected visits", shrink=0.8)
         _mark_cells(axes, model, mdp, shape)
-        strong = visits > 0.6 * visits.max()
-        for action, direction in enumerate(directions):
-            along, down = moves[direction]
-            length = 0.45 * shares[:, action]
-            shown = shares[:, action] > 0.05
-            if not shown.any():
-                continue
-            axes.quiver(
-                column[shown],
-                row[shown],
-                along * length[shown],
-                down * length[shown],
-                color=np.where(strong, "white", "black")[shown],
-                angles="xy",
-                scale_units="xy",
-                scale=1,
-                width=0.012,
-                headwidth=4,
-                headlength=4,
-                headaxislength=3.5,
-            )
+        colours = np.where(visits > 0.6 * visits.max(), "white", "black")
+        _draw_arrows(axes, shares, colours, directions, shape[1])
         axes.set_xticks(range(shape[1]))
         axes.set_yticks(range(shape[0]))
         axes.set_xlabel("column")
         axes.set_ylabel("row")
     return axes
+
+
+def _draw_arrows(
+    axes: "Axes", shares: NDArray, colours: NDArray, directions: str, columns: int
+) -> None:
+    """An arrow for each action `[cells, A]` that is played in more than a twentieth of visits."""
+    moves = {"u": (0, -1), "r": (1, 0), "d": (0, 1), "l": (-1, 0)}
+    row, column = np.divmod(np.arange(len(shares)), columns)
+    for action, direction in enumerate(directions):
+        along, down = moves[direction]
+        length = 0.45 * shares[:, action]
+        shown = shares[:, action] > 0.05
+        if not shown.any():
+            continue
+        axes.quiver(
+            column[shown],
+            row[shown],
+            along * length[shown],
+            down * length[shown],
+            color=colours[shown],
+            angles="xy",
+            scale_units="xy",
+            scale=1,
+            width=0.012,
+            headwidth=4,
+            headlength=4,
+            headaxislength=3.5,
+        )
 
 
 def _mark_cells(

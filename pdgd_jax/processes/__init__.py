@@ -1,4 +1,4 @@
-"""Where rewards and constraints come from: stochastic processes and adversaries."""
+"""Processes that produce rewards and constraints, stochastic or adversarial."""
 
 from pdgd_jax._internal.pytree import pytree, static
 from pdgd_jax.processes._adversarial import Adaptive, Corrupted, Drift, Phases, Table

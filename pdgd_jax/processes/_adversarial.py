@@ -27,7 +27,7 @@ __all__ = ["Adaptive", "Corrupted", "Drift", "Phases", "Table"]
 
 @pytree
 class Table(AdversarialProcess, checks_values=True):
-    """An explicit table: row t is what episode t shows.
+    """An explicit table: row t holds the values of episode t.
 
     Args:
       values: `[T, L, S, A]` in [0, 1] for rewards, `[T, m, L, S, A]` in [-1, 1] for constraints.
@@ -62,9 +62,10 @@ class Table(AdversarialProcess, checks_values=True):
 class Phases(AdversarialProcess, checks_values=True):
     r"""A few values that take turns.
 
-    With $p$ the `period`, episode $t$ is in turn $\lfloor t/p \rfloor$ (`"periodic"`: the turns go
-    round; `"once"`: the last one stays) or in turn $\lfloor \log_2(t/p + 1) \rfloor$ (`"doubling"`:
-    each turn lasts twice as long as the one before, and they go round).
+    With $p$ the `period`, episode $t$ is in turn $\lfloor t/p \rfloor$ for `"periodic"` (the turns
+    repeat in a cycle) and `"once"` (the last turn never ends). For `"doubling"` it is in turn
+    $\lfloor \log_2(t/p + 1) \rfloor$: each turn is twice as long as the one before, and the turns
+    repeat in a cycle.
 
     Args:
       values: `[n, L, S, A]` for rewards, `[n, m, L, S, A]` for constraints.
@@ -99,7 +100,7 @@ class Phases(AdversarialProcess, checks_values=True):
         return turn % count
 
     def extremes(self, episodes: Episodes = None) -> Extremes:
-        """The values of the turns that come in these episodes."""
+        """The values of the turns in these episodes."""
         if episodes is None:
             return Extremes(self.values, exact=True)
         phases = np.unique(np.asarray(self._phase(jnp.asarray(episodes, jnp.int32))))
@@ -137,7 +138,7 @@ class Drift(AdversarialProcess, checks_values=True):
         return self.center + self._wave(jnp.asarray(episode, jnp.int32)) * self.amplitude, state
 
     def _wave(self, episode: Array) -> Array:
-        # The remainder is taken between integers: a float32 cannot count to 10^8 episodes.
+        # The remainder of integers, since a float32 cannot count to 10^8 episodes.
         phase = (episode % self.period) / self.period
         return jnp.sin(2 * jnp.pi * phase).astype(self.center.dtype)
 
@@ -153,15 +154,15 @@ class Drift(AdversarialProcess, checks_values=True):
 
 @pytree
 class Corrupted(AdversarialProcess, checks_values=True):
-    """Another process, a share of whose episodes the adversary takes over.
+    """Another process, with a share of its episodes replaced by an adversary.
 
-    In every `period` episodes the first `share * period` (rounded) are corrupted: a burst hurts a
-    learner more than the same number of corruptions scattered at random.
+    Of every `period` episodes the first `share * period` (rounded) are corrupted. Such a burst
+    hurts a learner more than the same number of corruptions at random times.
 
     Args:
       base: the process to corrupt.
-      corruption: what the adversary shows instead.
-      share: of the episodes, in [0, 1].
+      corruption: the process that replaces it.
+      share: the share of corrupted episodes, in [0, 1].
       period: the number of episodes from one burst to the next.
     """
 
@@ -178,7 +179,7 @@ class Corrupted(AdversarialProcess, checks_values=True):
 
     @property
     def num_episodes(self) -> int | None:
-        """What the shorter of the two processes can produce."""
+        """The number of episodes of the shorter process."""
         ends = [n for n in (self.base.num_episodes, self.corruption.num_episodes) if n is not None]
         return min(ends, default=None)
 
@@ -199,7 +200,7 @@ class Corrupted(AdversarialProcess, checks_values=True):
         return episode % self.period < jnp.round(self.share * self.period)
 
     def extremes(self, episodes: Episodes = None) -> Extremes:
-        """Those of each process in the episodes that it shows."""
+        """The extremes of each process in the episodes where it is used."""
         if episodes is None and self.num_episodes is not None:
             episodes = np.arange(self.num_episodes)
         every = np.arange(int(self.period)) if episodes is None else np.asarray(episodes)
@@ -211,18 +212,18 @@ class Corrupted(AdversarialProcess, checks_values=True):
         ]
         found = [process.extremes(when) for process, when in shown]
         values = jnp.concatenate([extremes.values for extremes in found])
-        # Without episodes it is not known which values of a process the other one hides.
+        # Without a list of episodes, some values of a process may fall where the other is used.
         certain = episodes is not None or all(len(extremes.values) == 1 for extremes in found)
         return Extremes(values, exact=certain and all(extremes.exact for extremes in found))
 
 
 @pytree
 class Adaptive(AdversarialProcess, checks_values=True):
-    r"""An adversary that sees the policy and punishes its favourite actions.
+    r"""An adversary that sees the policy and punishes its most likely actions.
 
     A reward is $(v(x,a) - \kappa\,\pi_t(a \mid x))$ and a constraint
-    $(v_i(x,a) + \kappa\,\pi_t(a \mid x))$, both clipped to their range: what the learner likes best
-    pays least and costs most.
+    $(v_i(x,a) + \kappa\,\pi_t(a \mid x))$, both clipped to their range. The more often an action is
+    played, the less it earns and the more it costs.
 
     Args:
       values: `[L, S, A]` for a reward, `[m, L, S, A]` for constraints; $v$.
@@ -255,7 +256,7 @@ class Adaptive(AdversarialProcess, checks_values=True):
         return jnp.clip(self.values + punishment[None], low, high)
 
     def extremes(self, episodes: Episodes = None) -> Extremes:
-        """The full punishment everywhere: no policy is treated worse than that."""
+        """The full punishment of every action, an upper bound for every policy."""
         del episodes
         full = jnp.full(self.values.shape[-3:], self.strength, self.values.dtype)
         worst = self._punish(full) if self.values.ndim == 4 else self.values

@@ -1,4 +1,4 @@
-"""What a process is: where the rewards and the constraints of each episode come from."""
+"""The interface of a process, which produces the rewards or constraints of each episode."""
 
 from typing import ClassVar, NamedTuple, TypeAlias
 
@@ -27,20 +27,20 @@ CONSTRAINT_BOUNDS = (-1.0, 1.0)
 
 
 class Extremes(NamedTuple):
-    r"""What some episodes of a process may show at worst.
+    r"""The worst values that a process may take in some episodes.
 
     Attributes:
-      values: `[n, ...]`, such that no episode costs an occupancy $q \ge 0$ more than the worst of
-        them does: $\max_t v_t^\top q \le \max_j \mathrm{values}_j^\top q$.
-      exact: whether that is an equality for every $q$; else it is a bound, of what chance or a
-        policy may bring about.
+      values: `[n, ...]`, values that bound the cost of every occupancy $q \ge 0$ in every episode:
+        $\max_t v_t^\top q \le \max_j \mathrm{values}_j^\top q$.
+      exact: whether this is an equality for every $q$. Otherwise it is an upper bound, since the
+        values depend on chance or on the policy.
     """
 
     values: Float[Array, "n ..."]
     exact: bool
 
 
-# What a process is given, and gives. A policy is None to processes that look at none.
+# The arguments and results of a process. The policy may be None for a process that ignores it.
 Episode: TypeAlias = Int[Array, ""] | int
 Episodes: TypeAlias = Int[np.ndarray, " t"] | None
 Policy: TypeAlias = Float[Array, "layers states actions"] | None
@@ -50,10 +50,10 @@ Drawn: TypeAlias = tuple[Float[Array, "..."], PyTree]
 class Process:
     """Produces the reward `[L, S, A]` or the constraints `[m, L, S, A]` of each episode.
 
-    Derive from `StochasticProcess` or `AdversarialProcess`, decorate with `pytree` and write
-    `draw`; the fields are arrays, which `stack`, `vmap` and a sweep then see. Rewards lie in
-    [0, 1] and constraints in [-1, 1]: a value outside is refused by `CMDP` where it can be seen,
-    and becomes NaN inside compiled code.
+    To write one, derive from `StochasticProcess` or `AdversarialProcess`, decorate the class with
+    `pytree` and define `draw`. Fields are arrays, so that `stack`, `vmap` and sweeps work. Rewards
+    lie in [0, 1] and constraints in [-1, 1]. `CMDP` raises an error if it sees a value outside;
+    inside compiled code such a value becomes NaN.
 
     Example:
       A reward that is `first` in even episodes and `second` in odd ones:
@@ -76,7 +76,7 @@ class Process:
     """
 
     # Whether the constructor checks every value that the process can produce, so that `CMDP` need
-    # not draw one. A class says so when it is defined; a class derived from it says so again.
+    # not draw one. Set in the class statement, and not inherited.
     checks_values: ClassVar[bool] = False
 
     def __init_subclass__(cls, *, checks_values: bool = False) -> None:
@@ -85,7 +85,7 @@ class Process:
 
     @property
     def num_episodes(self) -> int | None:
-        """How many episodes the process can produce; None if there is no end."""
+        """How many episodes the process can produce; None for no limit."""
         return None
 
     def init(self, key: Key[Array, ""]) -> PyTree:
@@ -100,20 +100,20 @@ class Process:
         episode: Episode,
         policy: Policy,
     ) -> Drawn:
-        """The values of `episode` (0, 1, ...) and the next state.
+        """Draw the values of `episode` (0, 1, ...), and return them with the next state.
 
-        An adaptive adversary may look at the policy that the learner is about to play.
+        An adaptive adversary may use the policy that the learner is about to play.
         """
         raise NotImplementedError(f"{type(self).__name__} must define draw.")
 
     def extremes(self, episodes: Episodes = None) -> Extremes:
-        r"""The worst that episodes may show, known before they are played.
+        r"""The worst values in some episodes, known before they are played.
 
-        The margin $\rho$ of adversarial constraints is a minimum over all episodes, which these
-        decide. Optional: without it, $\rho$ is bounded by what a run has seen.
+        They determine the margin $\rho$ of adversarial constraints, a minimum over all episodes.
+        This method is optional: without it, $\rho$ is bounded by what a run has seen.
 
         Args:
-          episodes: which ones (0, 1, ...), at least one; None for all that may ever come.
+          episodes: which episodes (0, 1, ...), at least one; None for all of them.
         """
         raise NotImplementedError(f"{type(self).__name__} does not say which values it may take.")
 
@@ -130,34 +130,34 @@ class Process:
 
 
 class StochasticProcess(Process):
-    """Draws every episode independently from one distribution, whose mean is known."""
+    """Draws every episode independently from one distribution with a known mean."""
 
     def mean(self) -> Float[Array, "..."]:
-        """The mean of every entry, exactly: of what is drawn, after any clipping."""
+        """The exact mean of every entry as it is drawn, after any clipping."""
         raise NotImplementedError(f"{type(self).__name__} must define mean.")
 
     def highest(self) -> Float[Array, "..."]:
-        """The largest value that each entry may take; by default that of the range."""
+        """The largest value that each entry may take; by default the end of the range."""
         mean = self.mean()
         top = REWARD_BOUNDS[1] if mean.ndim == 3 else CONSTRAINT_BOUNDS[1]
         return jnp.full_like(mean, top)
 
     def extremes(self, episodes: Episodes = None) -> Extremes:
-        """The largest value of every entry at once: chance may show it, and hardly ever does."""
+        """The largest value of every entry at once, a bound that is hardly ever reached."""
         del episodes
         return Extremes(self.highest()[None], exact=False)
 
 
 class AdversarialProcess(Process):
-    """Chooses every episode as it likes."""
+    """Chooses the values of every episode freely."""
 
 
 class Foresight(NamedTuple):
-    """What decides the values of a process, besides the number of the episode.
+    """What the values of a process depend on, besides the number of the episode.
 
     Attributes:
-      chance: whether its key does.
-      policy: whether the policies do that are played.
+      chance: whether they depend on the key.
+      policy: whether they depend on the policies that are played.
     """
 
     chance: bool
@@ -165,17 +165,17 @@ class Foresight(NamedTuple):
 
     @property
     def known(self) -> bool:
-        """Whether every episode is known before the first one is played."""
+        """Whether all episodes are known before the first one is played."""
         return not (self.chance or self.policy)
 
 
 def foresight(process: Process, shape: tuple[int, int, int], dtype: DTypeLike = float) -> Foresight:
-    """Find out what the values of a process depend on, from its program.
+    """Find out from its program what the values of a process depend on.
 
     Args:
-      process: any process, one's own too.
-      shape: `(L, S, A)` of the policies that it sees.
-      dtype: of those policies.
+      process: any process, including a user's.
+      shape: the shape `(L, S, A)` of the policies that it sees.
+      dtype: the type of those policies.
     """
 
     def first(init_key: Array, key: Array, policy: Array) -> Drawn:
@@ -183,7 +183,7 @@ def foresight(process: Process, shape: tuple[int, int, int], dtype: DTypeLike = 
 
     key = jax.random.key(0)
     program = jax.make_jaxpr(first)(key, key, jax.ShapeDtypeStruct(shape, dtype)).jaxpr
-    # Backwards from what comes out: whatever goes into something needed is needed.
+    # Backwards from the outputs: the inputs of everything needed are needed.
     needed = {id(variable) for variable in program.outvars}
     for equation in reversed(program.eqns):
         if any(id(variable) in needed for variable in equation.outvars):
@@ -199,13 +199,16 @@ def check_values(
     *,
     leading: int = 0,
 ) -> tuple[Float[Array, "..."], tuple[float, float]]:
-    """`values` as a float array, with the bounds that its rank implies, or a `ValueError`.
+    """Check `values`, and return them as a float array with the bounds that their rank implies.
 
     Args:
-      name: what to call the values in an error.
+      name: the name of the values, for the error.
       values: `[L, S, A]` for a reward, `[m, L, S, A]` for constraints, behind `leading` axes.
       bounds: bounds narrower than those of a reward or a constraint.
-      leading: how many axes (time, phases) stand before that shape.
+      leading: the number of axes (time, phases) before that shape.
+
+    Raises:
+      ValueError: if the shape or a value is not allowed.
     """
     rank = np.ndim(values) - leading
     before = "" if leading == 0 else "n, " * leading
@@ -231,9 +234,9 @@ def check_values(
 
 
 def check_range(name: str, values: NDArray, bounds: tuple[float, float], what: str) -> None:
-    """Raise a `ValueError` that says where `values` `[..., L, S, A]` leave `bounds`."""
+    """Raise a `ValueError` that says where `values`, `[..., L, S, A]`, leave `bounds`."""
     low, high = bounds
-    # A value that was rounded to float32 may stick out by its last bit.
+    # A value rounded to float32 may exceed its bound in the last bit.
     slack = 1e-6 * (high - low)
     with np.errstate(invalid="ignore"):
         wrong = ~((values >= low - slack) & (values <= high + slack))

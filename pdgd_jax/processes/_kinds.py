@@ -1,4 +1,4 @@
-"""A process of a named kind around given means, so that an instance can be had in every setting."""
+"""Processes of a named kind around given means, so that every instance comes in every setting."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,22 +14,26 @@ from pdgd_jax.processes._stochastic import Bernoulli, Beta, ClippedGaussian, Con
 
 __all__ = ["KINDS", "around"]
 
-# From means, as a NumPy array, to a process around them.
+# Each kind turns means, a NumPy array, into a process around them.
 KINDS = Registry[Callable[[Any], Process]]("kind of process", listing="the kinds are {names}.")
 
 
 def around(means: Float[ArrayLike, "..."], kind: str) -> Process:
     """A process of the given kind around `means`.
 
-    The stochastic kinds have these means (a clipped Gaussian nearly). The adversarial kinds move
-    every entry by at most half its distance to the nearer bound, against each other for even and
-    odd actions, so that the best action changes: "phases" in turns of doubling length, "drift"
-    smoothly. "corrupted" draws Bernoulli variables and shows their mirror image in a tenth of the
-    episodes; "adaptive" punishes the actions that the policy likes.
+    The stochastic kinds have these means (a clipped Gaussian only approximately). "phases" and
+    "drift" move every entry by at most half its distance to the nearer bound, in opposite
+    directions for even and odd actions, so that the best action changes: "phases" in turns of
+    doubling length, "drift" smoothly. "corrupted" draws Bernoulli variables, and the mirror image
+    of the means in a tenth of the episodes. "adaptive" punishes the actions that the policy plays
+    most.
 
     Args:
       means: `[L, S, A]` for a reward, `[m, L, S, A]` for constraints.
       kind: one of `KINDS`.
+
+    Raises:
+      ValueError: if the kind is unknown, or a mean is out of range.
     """
     build = KINDS.get(kind)
     check_values("means", means)

@@ -1,8 +1,8 @@
 """Random numbers that do not change when an instance is padded.
 
-`jax.random.uniform(key, (L, S, A))` gives an entry a number that depends on S and A, so that a
-padded instance would see other rewards than the plain one. Here the number of entry `[i, l, s, a]`
-depends on the key and on `(i, l, s, a)` alone, which are the counters of one call of Threefry.
+With `jax.random.uniform(key, (L, S, A))` the number of an entry depends on S and A, so that a
+padded instance would see other rewards than the original. Here the number of entry `[i, l, s, a]`
+depends only on the key and on `(i, l, s, a)`, which are the counters of one call of Threefry.
 """
 
 import math
@@ -20,7 +20,7 @@ def uniforms_for(
 ) -> Float[Array, "..."]:
     """Independent numbers in [0, 1), of a shape `[..., L, S, A]`."""
     *leading, L, S, A = shape
-    # 65,536 layers, states, actions and leading entries each have a counter of their own.
+    # Counters are distinct for up to 65,536 layers, states, actions and leading entries each.
     outer = _counters(math.prod(leading), L)
     inner = _counters(S, A)
     counters = jnp.concatenate([jnp.repeat(outer, inner.size), jnp.tile(inner, outer.size)])
@@ -49,19 +49,19 @@ def betas_for(
 ) -> Float[Array, "..."]:
     """A Beta variable for each entry; `alpha` and `beta` are positive.
 
-    The ratio of two Gamma variables, each by Marsaglia and Tsang's rejection with all its attempts
-    drawn at once: a loop that ends by chance would make every lane of a `vmap` wait for the
-    unluckiest. An attempt fails with probability below 0.05, and all eight in less than one of
-    10^10 draws, when the last attempt is kept.
+    It is a ratio of two Gamma variables, each drawn by Marsaglia and Tsang's rejection method with
+    all attempts made at once. (In a loop, every lane of a `vmap` would wait for the slowest.) An
+    attempt fails with probability below 0.05, all eight in fewer than one of 10^10 draws; then the
+    last attempt is used.
     """
     attempts = 8
     count = 2 * attempts + 1
     uniforms = uniforms_for(key, (2 * count, *alpha.shape), alpha.dtype)
     tiny = jnp.finfo(alpha.dtype).tiny
-    uniforms = jnp.maximum(uniforms, tiny)  # they are going to be logarithms
+    uniforms = jnp.maximum(uniforms, tiny)  # their logarithms are taken below
 
     def log_gamma_variable(shape: Array, uniforms: Array) -> Array:
-        # For shape + 1 >= 1, and then from there to shape: G(a) = G(a + 1) U^(1/a).
+        # The method needs shape >= 1: draw for shape + 1, then use G(a) = G(a + 1) U^(1/a).
         d = shape[None] + 1 - 1 / 3
         normal = normal_quantile(uniforms[:attempts])
         v = (1 + normal / jnp.sqrt(9 * d)) ** 3

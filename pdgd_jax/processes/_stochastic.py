@@ -1,4 +1,4 @@
-"""Rewards and constraints drawn independently, episode by episode, from one distribution."""
+"""Rewards and constraints drawn independently in every episode from one distribution."""
 
 from typing import Protocol, runtime_checkable
 
@@ -138,10 +138,10 @@ class Beta(StochasticProcess, checks_values=True):
 class ClippedGaussian(StochasticProcess, checks_values=True):
     r"""Each entry is a Gaussian, clipped to the bounds.
 
-    Clipping moves the mean: `mean` is that of what is drawn,
+    Clipping moves the mean, so `mean` is not $\mu$ but that of the clipped variable,
     $a\Phi(\alpha) + b(1-\Phi(\beta)) + \mu(\Phi(\beta)-\Phi(\alpha)) +
     \sigma(\phi(\alpha)-\phi(\beta))$
-    with $\alpha = (a-\mu)/\sigma$ and $\beta = (b-\mu)/\sigma$, not $\mu$.
+    with $\alpha = (a-\mu)/\sigma$ and $\beta = (b-\mu)/\sigma$.
 
     Args:
       location: `[L, S, A]` for a reward, `[m, L, S, A]` for constraints; $\mu$, within the bounds.
@@ -186,7 +186,7 @@ class ClippedGaussian(StochasticProcess, checks_values=True):
 class UniformNoise(StochasticProcess, checks_values=True):
     r"""Each entry is uniform on $[\mu - w, \mu + w]$.
 
-    Where that would leave the bounds $w$ is shrunk until it does not, so that $\mu$ stays the mean.
+    Where this interval would leave the bounds, $w$ is reduced, so that the mean remains $\mu$.
 
     Args:
       means: `[L, S, A]` for a reward, `[m, L, S, A]` for constraints; $\mu$.
@@ -228,7 +228,7 @@ class _Bounded(Protocol):
 
 
 def _reached_bound(means: Array, bounds: tuple[float, float]) -> Array:
-    """The upper bound, but the lower one where the mean leaves no other value."""
+    """The upper bound, except where the mean is the lower bound and no other value occurs."""
     low, high = bounds
     return jnp.where(means > low, high, low).astype(means.dtype)
 
@@ -251,5 +251,5 @@ def _float_of(process: StochasticProcess) -> DTypeLike:
 
 
 def _bounds(process: _Bounded) -> tuple[float, float]:
-    assert process.bounds is not None  # since the constructor has run
+    assert process.bounds is not None  # set by the constructor
     return process.bounds
