@@ -1,6 +1,6 @@
 """The offline optimum and the feasibility margin, by linear programming on the host.
 
-Exact (HiGHS, float64) and not traced: this is what a run is measured against.
+A run is measured against these numbers. They are exact (HiGHS, float64) and cannot be traced.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -50,11 +50,11 @@ class SlaterMargin(NamedTuple):
     r"""The margin by which the most feasible policy satisfies the constraints.
 
     Attributes:
-      rho: $\rho = \max_{q \in \Delta(M)} \min_i -[G^\top q]_i$, the minimum taken over all
-        episodes too if constraints are adversarial. Negative if no policy satisfies them all.
+      rho: $\rho = \max_{q \in \Delta(M)} \min_i -[G^\top q]_i$; for adversarial constraints the
+        minimum is also over all episodes. Negative if no policy satisfies them all.
       occupancy: `[L, S, A, S]`, the $q^\circ$ that attains it.
-      exact: whether `rho` is that number; else it is a lower bound: chance, or the policies that
-        will be played, decide what is shown, and this is the margin for the worst of it.
+      exact: whether `rho` is this number. If not, the constraints depend on chance or on the
+        policies to come, and `rho` is a lower bound: the margin for the worst of them.
     """
 
     rho: float
@@ -63,11 +63,11 @@ class SlaterMargin(NamedTuple):
 
     @property
     def feasible(self) -> bool:
-        """Whether some policy satisfies the constraints (with no margin, if rho is 0)."""
+        """Whether some policy satisfies the constraints (without margin if rho is 0)."""
         return self.rho >= -_FEASIBILITY
 
 
-# HiGHS satisfies constraints to 1e-7 unless told otherwise; 1e-10 is the least it takes.
+# The default of HiGHS is 1e-7; 1e-10 is the smallest tolerance it accepts.
 _FEASIBILITY = 1e-10
 _OPTIONS = {
     "primal_feasibility_tolerance": _FEASIBILITY,
@@ -80,15 +80,15 @@ def optimum(
     reward: Float[ArrayLike, "layers states actions"],
     constraints: Float[ArrayLike, "m layers states actions"] | None = None,
 ) -> Optimum:
-    r"""Solve $\mathrm{LP}_{r,G}$, the best a policy can do that satisfies the constraints.
+    r"""Solve $\mathrm{LP}_{r,G}$: find the best policy that satisfies the constraints.
 
     Args:
-      mdp: one MDP, its transitions known to the oracle.
+      mdp: one MDP.
       reward: `[L, S, A]`, $\bar r$.
       constraints: `[m, L, S, A]`, $\bar G$; None for the unconstrained optimum.
 
     Returns:
-      The optimum. An infeasible problem is an answer, `status == "infeasible"`.
+      The optimum. An infeasible problem raises no error; it has `status == "infeasible"`.
 
     Example:
       >>> from pdgd_jax import make, oracle
@@ -130,15 +130,14 @@ def slater_margin(
 
     Args:
       mdp: one MDP.
-      constraints: for stochastic constraints their mean `[m, L, S, A]`; for adversarial ones all
-        of them, `[T, m, L, S, A]`; or a process, which knows which of the two it is.
-      num_episodes: of an adversary, only what this many first episodes show counts; all that it
-        may ever show by default.
+      constraints: the mean `[m, L, S, A]` of stochastic constraints, all episodes
+        `[T, m, L, S, A]` of adversarial ones, or a process of either kind.
+      num_episodes: for an adversary, count only the first `num_episodes` episodes; all by default.
 
     Returns:
-      The margin; of an adversary that is random or looks at policies a lower bound, `exact` false.
-      With many episodes only the constraints that matter enter the linear program: the most
-      violated ones are added until none is.
+      The margin. For an adversary that depends on chance or on policies it is a lower bound, and
+      `exact` is false. With many episodes only the binding constraints enter the linear program:
+      the most violated ones are added until none is violated.
 
     Example:
       >>> from pdgd_jax import make, oracle
@@ -148,7 +147,7 @@ def slater_margin(
     """
     values, exact = _worst_of(constraints, num_episodes)
     flow = _Flow(mdp)
-    # [rows, pairs]: a minimum over episodes and constraints alike.
+    # [rows, pairs]: one minimum over both episodes and constraints.
     rows = flow.pairs_of("constraints", values, CONSTRAINT_BOUNDS).reshape(-1, flow.num_pairs)
     if len(rows) == 0:
         raise ValueError("m = 0: rho is the margin of at least one constraint.")
@@ -160,7 +159,7 @@ def slater_margin(
     bounds = [(0, None)] * flow.num_pairs + [(None, None)]
     active = np.unique(
         np.argmax(rows, axis=0)
-    )  # each pair's worst row: a start that often suffices
+    )  # the worst row of each pair: a start that often suffices
     while True:
         solution = scipy.optimize.linprog(
             objective,
@@ -179,17 +178,17 @@ def slater_margin(
         worst = np.argsort(excess)[-_ROWS_PER_ROUND:]
         violated = worst[excess[worst] > 1e-9]
         if len(violated) == 0:
-            rho = 0.0 if abs(margin) < _FEASIBILITY else float(margin)  # the LP knows no better
+            rho = 0.0 if abs(margin) < _FEASIBILITY else float(margin)  # the precision of the LP
             return SlaterMargin(rho, flow.occupancy_of(solution.x[:-1]), exact)
         active = np.concatenate([active, violated])
 
 
-# Episodes that are looked at one by one; beyond, all that a process may ever show counts.
+# Up to this many episodes are checked one by one; beyond, all values of the process count.
 _MOST_EPISODES = 2**27
 
 
 def _worst_of(constraints: ArrayLike | Process, num_episodes: int | None) -> tuple[NDArray, bool]:
-    """The constraints `[*n, m, L, S, A]` whose worst decides the margin, and whether exactly so."""
+    """The constraints `[*n, m, L, S, A]` that bound the margin, and whether the bound is exact."""
     if not isinstance(constraints, Process):
         return np.asarray(constraints), True
     if isinstance(constraints, StochasticProcess):
@@ -209,15 +208,15 @@ def hindsight(
 ) -> Outcome:
     r"""The averages $\bar r$ and $\bar G$ that a run of $T$ episodes is measured against.
 
-    The mean of a process if it is stochastic, the average of its $T$ episodes if not. Of an
-    adversary that is random or looks at policies these are the episodes of one key against one
-    policy, and not those of another run.
+    For a stochastic process this is its mean, for an adversary the average of its $T$ episodes. If
+    the adversary depends on chance or on policies, these are the episodes of one key against one
+    policy, and those of another run differ.
 
     Args:
       cmdp: one CMDP.
       num_episodes: $T$.
-      key: for an adversary that is random too; `jax.random.key(0)` by default.
-      policy: what an adaptive adversary sees, always; the uniform one by default.
+      key: the key of a random adversary; `jax.random.key(0)` by default.
+      policy: the policy that an adaptive adversary sees in every episode; uniform by default.
     """
     cmdp.check_lasts(num_episodes)
     reward, constraints = cmdp.rewards, cmdp.constraints
@@ -237,7 +236,7 @@ def hindsight(
 
 
 def _totals(cmdp: CMDP, key: Array, policy: Array, num_episodes: Array) -> list[Compensated]:
-    """What all episodes show together: rewards, then constraints."""
+    """The sums over all episodes: rewards, then constraints."""
     init_key, draw_key = jax.random.split(key)
     dtype, shape = policy.dtype, cmdp.layers.shape
     none = [Compensated.zeros(s, dtype) for s in (shape, (cmdp.num_constraints, *shape))]
@@ -253,7 +252,7 @@ def _totals(cmdp: CMDP, key: Array, policy: Array, num_episodes: Array) -> list[
     return totals
 
 
-# Enough that few rounds are needed, few enough that a round stays cheap.
+# Large enough for few rounds, small enough for cheap rounds.
 _ROWS_PER_ROUND = 64
 
 
@@ -267,7 +266,7 @@ class _Flow:
                 "Solve stacked instances one by one."
             )
         mask: NDArray = np.asarray(mdp.layers.action_mask)
-        # Rows that sum to 1 only to float32 would break the balance that the LP asks for.
+        # Rows that sum to 1 only in float32 would violate the flow balance of the LP.
         transition = np.asarray(mdp.transition).astype(np.float64)
         total = transition.sum(-1, keepdims=True)
         self.transition = transition / np.where(total > 0, total, 1)

@@ -1,12 +1,12 @@
 r"""The quantities of the paper's theorems, one function each.
 
-Numbers of theorems and lemmas are the paper's, which counts its two conditions as Theorems 1 and 2.
+Theorems and lemmas are numbered as in the paper, which counts its two conditions as Theorems 1
+and 2.
 
-Plain numbers in, plain numbers out, but for `radius`, which learners use, and `pace`, which a run
-uses. Symbols: $L$
-`num_layers`, $|X|$ `num_states` (first and last included), $|A|$ `num_actions`, $U_2$ `dimension`
-(the number of triples, since we project there), $m$ `num_constraints`, $T$ `num_episodes`, $C$ and
-$\eta$ the `rates`.
+Functions take and return plain numbers, except `radius`, which learners use, and `pace`, which a
+run uses. Symbols: $L$ `num_layers`, $|X|$ `num_states` (first and last included), $|A|$
+`num_actions`, $U_2$ `dimension` (the number of triples, since we project there), $m$
+`num_constraints`, $T$ `num_episodes`, $C$ and $\eta$ the `rates`.
 """
 
 import math
@@ -72,11 +72,11 @@ class Problem(NamedTuple):
 
 
 class Bound(NamedTuple):
-    r"""A bound, and how likely it holds.
+    r"""A bound and its probability.
 
     Attributes:
       value: the right-hand side.
-      probability: at least this; 1 if it holds always.
+      probability: the bound holds with at least this probability; 1 if it always holds.
       theorem: where the paper states it.
     """
 
@@ -159,8 +159,8 @@ def primal_descent_regret(
 ) -> Bound:
     r"""Bound on $\sum_{t_1}^{t_2} \ell_t^\top (\hat q_t - q)$, $q \in \cap_i \Delta(\mathcal P_i)$.
 
-    $L \bar\ell_{t_2} C \sqrt T + U_2 \bar\ell_{t_1,t_2} (t_2 - t_1 + 1) / (2 C \sqrt T)$: no
-    probability, it is what projected gradient descent does.
+    $L \bar\ell_{t_2} C \sqrt T + U_2 \bar\ell_{t_1,t_2} (t_2 - t_1 + 1) / (2 C \sqrt T)$. It always
+    holds, since it is the regret of projected gradient descent.
 
     Args:
       problem: the problem.
@@ -188,7 +188,8 @@ def primal_interval_regret(
 ) -> Bound:
     r"""Bound on $R^P_{t_1,t_2}(q) = \sum_{t_1}^{t_2} \ell_t^\top (q_t - q)$.
 
-    `primal_descent_regret` plus $\bar\ell_{t_1,t_2} \mathcal E^q_\delta$; arguments as there.
+    `primal_descent_regret` plus $\bar\ell_{t_1,t_2} \mathcal E^q_\delta$; it takes the same
+    arguments.
 
     Reference:
       Theorem 3.
@@ -223,14 +224,14 @@ def dual_interval_regret(problem: Problem, distance: float, length: int | None =
 
 
 class Pace(NamedTuple):
-    r"""The bounds on interval regrets, taken apart so that a run can follow every interval.
+    r"""The terms of the bounds on interval regrets, so that a run can check every interval.
 
-    For the dual player an interval $[t_1, t_2]$ may have a regret of
-    `dual_start` $\|\lambda_{t_1} - \lambda\|_2^2$ and `dual_step` for each of its episodes. For the
-    primal player it may have `primal_end` $\bar\ell_{t_2}$, and `primal_step`
-    $\|\ell_t\|_\infty^2 / \bar\ell_t$ for each of its episodes: what the proof of Lemma 10 shows
-    before it bounds the sum by $\bar\ell_{t_1,t_2} (t_2 - t_1 + 1)$. Against what is played, not
-    believed, `error` $\bar\ell_{t_2}$ comes on top.
+    The regret of the dual player over an interval $[t_1, t_2]$ is at most
+    `dual_start` $\|\lambda_{t_1} - \lambda\|_2^2$ plus `dual_step` for each of its episodes. The
+    regret of the primal player is at most `primal_end` $\bar\ell_{t_2}$ plus `primal_step`
+    $\|\ell_t\|_\infty^2 / \bar\ell_t$ for each of its episodes: the proof of Lemma 10 shows this
+    before it bounds the sum by $\bar\ell_{t_1,t_2} (t_2 - t_1 + 1)$. For the occupancies that are
+    played, not believed, add `error` $\bar\ell_{t_2}$.
 
     Attributes:
       primal_end: $L C \sqrt T$.
@@ -278,10 +279,10 @@ def dual_utility(problem: Problem, multipliers: float, error: float) -> Bound:
     Args:
       problem: the problem.
       multipliers: $\Lambda \ge \|\lambda_t\|_1$.
-      error: $\sum_t \|q_t - \hat q_t\|_1$, as it was measured.
+      error: $\sum_t \|q_t - \hat q_t\|_1$, as measured.
 
     Reference:
-      Lemma 13, before it bounds the error: no probability.
+      Lemma 13, before it bounds the error, so that it always holds.
     """
     value = multipliers * error + dual_interval_regret(problem, 0.0).value
     return Bound(value, 1.0, "Lemma 13, utility of the dual player")
@@ -291,7 +292,7 @@ def believed_violation(problem: Problem, stochastic_constraints: bool = True) ->
     r"""Bound on $\hat V_{T,i} = \sum_t [G_t^\top \hat q_t]_i$: $(2 + 2L) T^{1/4} / \eta$.
 
     Reference:
-      Lemma 16: without the condition on $\rho$, for the rates of the proof and $\rho \ge 0$.
+      Lemma 16, which needs no condition on $\rho$ other than $\rho \ge 0$, and the proof's rates.
     """
     value = (2 + 2 * problem.num_layers) * problem.num_episodes**0.25 / problem.dual
     probability = 1 - (2 if stochastic_constraints else 1) * problem.delta
@@ -309,7 +310,7 @@ def dual_increment(problem: Problem) -> Bound:
 
 
 def multiplier_ceiling(num_episodes: Traced) -> Any:
-    r"""$T^{1/4}$, where the dual player's box ends."""
+    r"""$T^{1/4}$, the upper end of the dual player's box."""
     return num_episodes**0.25
 
 
@@ -327,11 +328,11 @@ def multiplier_bound(problem: Problem, rho: float, stochastic_constraints: bool 
 
 
 def rates_allow_multiplier_bound(problem: Problem) -> bool:
-    r"""Whether $C$ and $\eta$ are what the proof of the bound on the multipliers asks for.
+    r"""Whether $C$ and $\eta$ meet the conditions in the proof of the bound on the multipliers.
 
     $C \ge 5 U_2 / L$ and $\eta \le \min\{L / (5 D_2), 1 / (10 m U_1 C \sqrt T),
     1 / (10 m U_3 l_1 \sqrt T)\}$ with $D_2 = m L^2 / 2$, $U_1 = 2L$, $U_3 = 2 \sqrt 2 L$ and
-    $l_1 = \sqrt{\ln(T^2/\delta)}$; besides $\eta \le 1/(mL)$.
+    $l_1 = \sqrt{\ln(T^2/\delta)}$; and $\eta \le 1/(mL)$.
 
     Reference:
       The boxed conditions in the proof of Theorem 4.
@@ -339,7 +340,7 @@ def rates_allow_multiplier_bound(problem: Problem) -> bool:
     L, _, _, T, delta = _sizes(problem)
     m, C, eta = problem.num_constraints, problem.primal, problem.dual
     logarithm = math.sqrt(math.log(T**2 / delta))
-    # The step sizes are often those of the proof, computed in float32.
+    # The step sizes are often those of the proof, rounded to float32.
     slack = 1 + 1e-5
     steps = (
         2 / (5 * m * L),
@@ -384,10 +385,10 @@ def regret_bound(
       stochastic_constraints: whether constraints are stochastic.
       rho: $\rho$, for adversarial constraints.
       opt: $\mathrm{OPT}_{\bar r, \bar G}$, for adversarial constraints.
-      error: $\sum_t \|q_t - \hat q_t\|_1$ if it was measured; else $\mathcal E^q_\delta$ bounds it.
-      theorem: its name, by default by the kind of constraints.
+      error: $\sum_t \|q_t - \hat q_t\|_1$, if measured; its bound $\mathcal E^q_\delta$ by default.
+      theorem: the name of the theorem; by default it follows from the kind of constraints.
     """
-    # The proof needs the true transitions covered and, unless it was measured, this error bounded.
+    # The proof needs coverage of the true transitions and, unless it is measured, a bounded error.
     failures = 2 if error is None else 1
     error = estimation_error(problem).value if error is None else error
     value = multipliers * error
@@ -429,7 +430,7 @@ def violation_bound(
 
 
 def required_margin(num_layers: int, num_constraints: int, num_episodes: float) -> float:
-    r"""The least margin for which the $\sqrt T$ guarantees hold, $T^{-1/8} L \sqrt{20 m}$.
+    r"""The smallest margin for which the $\sqrt T$ guarantees hold, $T^{-1/8} L \sqrt{20 m}$.
 
     Since $\rho \le L$, no instance meets it before $T = (20 m)^4$ episodes: 160,000 for m = 1.
 

@@ -1,4 +1,4 @@
-"""Learners: PDGD-OPS, its primal player alone, and policies to compare with."""
+"""Learners: PDGD-OPS, its primal player alone, and fixed policies as baselines."""
 
 from pdgd_jax.learners._base import Info, Learner, Rates, Setting, check_fits, check_setting
 from pdgd_jax.learners._fixed import best_feasible, fixed_policy, most_feasible, uniform

@@ -1,4 +1,4 @@
-"""What a learner is: three pure functions, and what it was built for."""
+"""The interface of a learner: three pure functions and the problem it was built for."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -31,15 +31,15 @@ class Rates(NamedTuple):
 
 @pytree
 class Setting:
-    """What a learner was built for: `run` checks it, and bounds are computed from it.
+    """The problem a learner was built for. `run` checks it, and bounds are computed from it.
 
     Attributes:
       layers: the states and actions.
       delta: the confidence parameter.
       rates: the constants of the step sizes; None if the bounds do not hold for them.
-      confidence_scale: what the paper's radius is multiplied by.
+      confidence_scale: the factor of the paper's radius.
       num_episodes: T; None if the learner does not depend on it.
-      num_constraints: m; None if the learner does not look at constraints.
+      num_constraints: m; None if the learner ignores constraints.
     """
 
     layers: Layers
@@ -51,7 +51,7 @@ class Setting:
 
 
 class Info(NamedTuple):
-    r"""What a learner tells of an episode; None for what it does not have.
+    r"""What a learner reports about an episode; None for quantities that it does not have.
 
     Attributes:
       occupancy: `[L, S, A, S]`, the $\hat q_t$ whose policy was played.
@@ -76,18 +76,18 @@ class Learner(NamedTuple):
     """An online learner of CMDPs, as pure functions.
 
     Functions that are `jax.tree_util.Partial` carry their settings as leaves, so that a learner is
-    a pytree: a sweep over settings is a `vmap` over learners, and another step size does not
-    recompile. Plain functions will do, too.
+    a pytree: a sweep over settings is a `vmap` over learners, and a new step size does not
+    recompile. Plain functions work too.
 
     Attributes:
       init: `key -> state`, before the first episode.
-      policy: `state -> [L, S, A]`, what to play.
-      update: `(state, trajectory, outcome) -> (state, Info)`, after an episode: the trajectory that
-        was played and the rewards and constraints that were revealed.
-      setting: what it was built for; None if `run` need not check anything.
+      policy: `state -> [L, S, A]`, the policy to play.
+      update: `(state, trajectory, outcome) -> (state, Info)`, after an episode. It receives the
+        trajectory that was played and the rewards and constraints that were revealed.
+      setting: the problem it was built for; None if `run` need not check anything.
 
     Example:
-      A learner that follows the first action whatever happens:
+      A learner that always plays the first action:
 
       >>> import jax
       >>> from pdgd_jax import Learner, make, run
@@ -109,7 +109,7 @@ class Learner(NamedTuple):
     setting: Setting | None = None
 
     def as_pytree(self) -> "Learner":
-        """The same learner, its plain functions made part of the tree's structure."""
+        """The same learner with its plain functions as part of the tree's structure."""
 
         def as_partial(function: Callable[..., object]) -> Partial:
             return function if isinstance(function, Partial) else Partial(function)
@@ -124,7 +124,7 @@ def check_setting(
     confidence_scale: ArrayLike | None = None,
     num_constraints: object = None,
 ) -> None:
-    """Refuse, in a sentence, numbers that make no sense; what is traced is not looked at."""
+    """Raise if a number is invalid; traced values are not checked."""
     if is_concrete(num_episodes) and not are_counts(num_episodes):
         raise ValueError(f"num_episodes must be a whole number, at least 1; got {num_episodes!r}.")
     if num_constraints is not None:
@@ -145,7 +145,7 @@ def _is_inside(delta: ArrayLike) -> bool:
 
 
 def check_fits(learner: Learner, cmdp: CMDP, num_episodes: int) -> None:
-    """Refuse, in a sentence, a learner that was built for another problem."""
+    """Raise if the learner was built for another problem."""
     setting = learner.setting
     shape = cmdp.layers.shape
     if setting is not None:

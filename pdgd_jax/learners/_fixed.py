@@ -1,4 +1,4 @@
-"""Learners that do not learn, to compare with: one policy, played for ever."""
+"""Baselines that do not learn: they play one policy in every episode."""
 
 import jax.numpy as jnp
 from jax.tree_util import Partial
@@ -51,13 +51,13 @@ def uniform(layers: Layers) -> Learner:
 
 
 def best_feasible(cmdp: CMDP, num_episodes: int) -> Learner:
-    r"""Play the optimal feasible policy in hindsight: it knows everything, and earns OPT.
+    r"""Play the optimal feasible policy in hindsight, which earns OPT.
 
-    Against an adversary that depends on chance or on policies it is that of one draw against the
-    uniform policy, and not the optimum of the run.
+    If the adversary depends on chance or on policies, this is the optimum of one draw against the
+    uniform policy, not of the run.
 
     Args:
-      cmdp: one CMDP; its linear program is solved on the host, here.
+      cmdp: one CMDP; this function solves its linear program on the host.
       num_episodes: $T$, over which adversarial rewards and constraints are averaged.
 
     Raises:
@@ -78,8 +78,8 @@ def most_feasible(cmdp: CMDP, num_episodes: int | None = None) -> Learner:
     r"""Play the policy that satisfies the constraints by the largest margin, $\rho$.
 
     Args:
-      cmdp: one CMDP; its linear program is solved on the host, here.
-      num_episodes: of a table of constraints, only this many first episodes count.
+      cmdp: one CMDP; this function solves its linear program on the host.
+      num_episodes: use only the first `num_episodes` episodes of a table of constraints.
     """
     margin = oracle.slater_margin(cmdp.mdp, cmdp.constraints, num_episodes)
     return fixed_policy(cmdp.layers, policy_of(jnp.asarray(margin.occupancy), cmdp.layers))

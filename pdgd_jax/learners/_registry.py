@@ -35,14 +35,14 @@ LEARNERS = Registry[Builder]("learner", group="pdgd_jax.learners")
 def register_learner(name: str, builder: Builder) -> None:
     """Make a learner available by name: to `make_learner`, the command line and configurations.
 
-    An installed package does so without a call: by an entry point of the group
+    An installed package needs no call: it declares an entry point of the group
     `pdgd_jax.learners`.
 
     Args:
       name: a new name.
-      builder: `(cmdp, num_episodes, *, ...) -> Learner`. It takes those of the common settings
-        `delta`, `rates`, `confidence_scale` and `solver` that it has a use for, as keywords with
-        defaults, and any others of its own.
+      builder: `(cmdp, num_episodes, *, ...) -> Learner`. Its keywords have defaults: those of the
+        common settings `delta`, `rates`, `confidence_scale` and `solver` that it uses, and any
+        further settings.
 
     Example:
       >>> from pdgd_jax import learners, make, register_learner
@@ -57,7 +57,7 @@ def register_learner(name: str, builder: Builder) -> None:
 
 
 def registered_learners() -> tuple[str, ...]:
-    """The names that `make_learner` knows: those of this package first."""
+    """The names that `make_learner` knows; those of this package come first."""
     return LEARNERS.names()
 
 
@@ -66,13 +66,13 @@ def make_learner(name: str, cmdp: CMDP, num_episodes: ArrayLike, **settings: obj
 
     Args:
       name: one of `registered_learners()`.
-      cmdp: what it is going to play.
-      num_episodes: how long; may be traced for those learners that only compute with it.
-      **settings: the common ones, `delta`, `rates`, `confidence_scale` and `solver`, which are
-        left out if the learner has no use for them, and those of its own.
+      cmdp: the CMDP that it will play.
+      num_episodes: T; may be traced if the learner only computes with it.
+      **settings: the common settings `delta`, `rates`, `confidence_scale` and `solver`, which are
+        ignored if the learner does not use them, and further settings of the learner.
 
     Raises:
-      ValueError: if the name or a setting is unknown, suggesting the nearest.
+      ValueError: if the name or a setting is unknown; the error suggests the nearest.
 
     Example:
       >>> from pdgd_jax import make
@@ -94,7 +94,7 @@ def make_learner(name: str, cmdp: CMDP, num_episodes: ArrayLike, **settings: obj
 
 
 def settings_of(name: str) -> dict[str, Any]:
-    """The settings that a learner has a use for, with their defaults."""
+    """The settings that a learner uses, with their defaults."""
     parameters = list(inspect.signature(LEARNERS.get(name)).parameters.values())
     return {parameter.name: parameter.default for parameter in parameters[2:]}
 

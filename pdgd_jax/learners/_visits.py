@@ -1,4 +1,4 @@
-"""Visits, and the confidence sets that are estimated from them."""
+"""Visit counts, and the confidence sets estimated from them."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ __all__ = ["Visits", "count", "estimate", "no_visits"]
 
 
 class Visits(NamedTuple):
-    r"""How often each pair and each triple was visited, and since when an epoch lasts.
+    r"""How often each pair and each triple was visited, now and when the epoch began.
 
     Attributes:
       pairs: `[L, S, A]`, $N(x, a)$ up to now.
@@ -29,7 +29,7 @@ class Visits(NamedTuple):
 
 
 def no_visits(layers: Layers) -> Visits:
-    """Before the first episode, in epoch 1."""
+    """The counters before the first episode, in epoch 1."""
     L, S, A = layers.shape
     pairs, triples = jnp.zeros((L, S, A), jnp.int32), jnp.zeros((L, S, A, S), jnp.int32)
     return Visits(pairs, triples, pairs, jnp.ones((), jnp.int32))
@@ -38,16 +38,16 @@ def no_visits(layers: Layers) -> Visits:
 def count(layers: Layers, visits: Visits, trajectory: Trajectory) -> tuple[Visits, Bool[Array, ""]]:
     r"""Count an episode, and begin a new epoch if a visited pair has doubled.
 
-    An epoch ends when $N(x_k, a_k) \ge \max\{1, 2 N_i(x_k, a_k)\}$ for a pair of the episode, $N_i$
-    being its count when the epoch began.
+    An epoch ends when $N(x_k, a_k) \ge \max\{1, 2 N_i(x_k, a_k)\}$ for a pair of the episode, where
+    $N_i$ is its count when the epoch began.
 
     Args:
-      layers: the states and actions; layers that only pad are not counted.
-      visits: up to now.
-      trajectory: of the episode.
+      layers: the states and actions; padding layers are not counted.
+      visits: the counters before the episode.
+      trajectory: the trajectory of the episode.
 
     Returns:
-      The visits, and whether an epoch begins.
+      The new counters, and whether an epoch begins.
     """
     pair = visited(layers, trajectory)
     there = trajectory.states[1:, None] == jnp.arange(layers.shape[1])[None]  # [L, S]
@@ -74,8 +74,8 @@ def estimate(
 ) -> ConfidenceSet:
     r"""The confidence set of the visits, $\bar P = M / \max\{1, N\}$ and `scale` times $\epsilon$.
 
-    A pair that was never visited allows every transition, whatever the scale; its center is
-    uniform. To be evaluated when an epoch begins: `visits.pairs` are then those at its start.
+    A pair that was never visited allows every transition for any scale; its center is uniform. Call
+    this when an epoch begins, so that `visits.pairs` are the counts at its start.
     """
     dtype = scale.dtype
     pairs = visits.pairs[..., None]

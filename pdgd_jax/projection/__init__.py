@@ -1,4 +1,4 @@
-"""The projection on the occupancies of a confidence set: one interface, several solvers."""
+"""The projection onto the occupancies of a confidence set: one interface, several solvers."""
 
 from pdgd_jax.projection._api import (
     SOLVERS,

@@ -1,9 +1,9 @@
-r"""The projection of a point on the occupancies of a confidence set, whatever the solver.
+r"""The interface of the projection onto the occupancies of a confidence set.
 
 $$\Pi(v) = \arg\min_q \tfrac12 \|q - v\|_2^2 \quad \text{over} \quad
 q \in \Delta(\mathcal P): \; F q = b, \;\; q(x,a,\cdot) \in K(x,a),$$
 
-where $F q = b$ says that flow is conserved in every state and the unit mass leaves $x_0$, and
+where $F q = b$ says that flow is conserved in every state and that unit mass leaves $x_0$, and
 $K(x,a) = \{q \ge 0 : \sum_{x'} |q(x') - \bar P(x' \mid x,a) s| \le \epsilon(x,a) s, \;
 s = \sum_{x'} q(x')\}$. With potentials $y$, one for each state, and
 $(F^\top y)(x,a,x') = y(x) - y(x')$, the optimality conditions are $q = \Pi_K(v + F^\top y)$ and
@@ -40,16 +40,16 @@ class ProjectionInfo(NamedTuple):
     r"""How well a projection was solved.
 
     Attributes:
-      residual: the largest violation of any part of the optimality conditions,
-        $\max(\|Fq - b\|_\infty, \|q - \Pi_K(v + F^\top y)\|_\infty)$, by the point that is
-        returned, or the rounding of $v + F^\top y$ if that is more: for targets of some $10^6$ it
-        is above the tolerance, in single precision of some hundred. For "newton" also four times
-        the square of the distance that potentials which are too low may cause.
-      iterations: of the solver.
+      residual: how much the returned point violates the optimality conditions,
+        $\max(\|Fq - b\|_\infty, \|q - \Pi_K(v + F^\top y)\|_\infty)$, or the rounding error of
+        $v + F^\top y$ if that is larger: it exceeds the tolerance for targets of about $10^6$, in
+        single precision of about 100. For "newton" the residual also covers four times the squared
+        distance that too low potentials may cause.
+      iterations: the number of iterations of the solver.
       converged: whether the residual is within the tolerance. If not, the occupancy is feasible
-        but not the projection, or NaN if the input made no sense.
-      residual_before_polish: the residual of what the solver itself found, before the exact last
-        steps; None for solvers that have none.
+        but not the projection, or NaN if the input was invalid.
+      residual_before_polish: the residual of the solver's point before the polish; None for solvers
+        without a polish.
     """
 
     residual: Float[Array, ""]
@@ -63,7 +63,7 @@ class ProjectionResult(NamedTuple):
 
     Attributes:
       occupancy: `[L, S, A, S]`, exactly 0 outside the masks.
-      warm_start: for the next projection on a similar problem, by the same solver.
+      warm_start: a start for the next projection of a similar problem by the same solver.
       info: how well it was solved.
     """
 
@@ -73,12 +73,12 @@ class ProjectionResult(NamedTuple):
 
 
 class Solver(NamedTuple):
-    """A projection method, as two pure functions and its usual precision.
+    """A projection method: two pure functions and a default tolerance.
 
     Attributes:
       init: `(layers, dtype) -> warm_start`, the cold start.
       solve: `(layers, target, confidence, warm_start, tolerance) -> ProjectionResult`.
-      tolerance: `(float32, float64)`, what it aims at by default.
+      tolerance: the default tolerance in float32 and in float64.
     """
 
     init: Callable[[Layers, DTypeLike], PyTree]
@@ -89,7 +89,7 @@ class Solver(NamedTuple):
 SOLVERS = Registry[Solver](
     "solver", group="pdgd_jax.solvers", valid=lambda thing: isinstance(thing, Solver)
 )
-# Imported when asked for: all but the first need jaxopt.
+# Imported on first use: all but the first need jaxopt.
 SOLVERS.add_lazy("newton", "pdgd_jax.projection.newton:solver")
 SOLVERS.add_lazy("osqp", "pdgd_jax.projection.jaxopt:osqp")
 SOLVERS.add_lazy("osqp-bare", "pdgd_jax.projection.jaxopt:osqp_bare")
@@ -98,15 +98,14 @@ SOLVERS.add_lazy("projected_gradient-bare", "pdgd_jax.projection.jaxopt:projecte
 
 
 def solver_of(solver: str | Solver) -> Solver:
-    """The solver of a name, or the solver itself."""
+    """Look up a solver by name; a `Solver` is returned as it is."""
     return solver if isinstance(solver, Solver) else SOLVERS.get(solver)
 
 
 def register_solver(name: str, solver: Solver) -> None:
     """Make a solver available by name: to `project`, learners, the command line, configurations.
 
-    An installed package does so without a call: by an entry point of the group
-    `pdgd_jax.solvers`.
+    An installed package needs no call: it declares an entry point of the group `pdgd_jax.solvers`.
     """
     SOLVERS.add(name, solver)
 
@@ -125,30 +124,30 @@ def project(
     warm_start: PyTree = None,
     tolerance: float | None = None,
 ) -> ProjectionResult:
-    r"""Project on the occupancies of a confidence set, $\Pi_{\Delta(\mathcal P)}(v)$.
+    r"""Project onto the occupancies of a confidence set, $\Pi_{\Delta(\mathcal P)}(v)$.
 
-    Pure: works under `jit`, `vmap` and `scan`, in float32 and float64. It has no derivative and
-    says so when asked for one.
+    A pure function that works under `jit`, `vmap` and `scan`, in float32 and float64. It has no
+    derivative, and raises an error if one is requested.
 
     Args:
       layers: the states and actions.
       target: `[L, S, A, S]`, $v$; ignored outside the masks.
       confidence: $\mathcal P$.
-      solver: "newton" (exact, the default), "osqp" or "projected_gradient" (jaxopt's, polished;
-        with "-bare" jaxopt's alone), or a `Solver`.
-      warm_start: that of an earlier result on layers of the same shape; it changes the time, and
-        the answer by no more than the tolerance leaves open. NaN in it does no harm.
-      tolerance: on every part of the optimality conditions. For "newton" 1e-9 in float64 and 1e-6
-        in float32.
+      solver: "newton" (exact, the default), "osqp" or "projected_gradient" (jaxopt's solvers with
+        a polish; append "-bare" for jaxopt alone), or a `Solver`.
+      warm_start: the warm start of an earlier result on layers of the same shape. It saves time,
+        and changes the answer only within the tolerance. NaN in it does no harm.
+      tolerance: on every part of the optimality conditions. For "newton" the default is 1e-9 in
+        float64 and 1e-6 in float32.
 
     Returns:
       The projection with its info. `info.converged` is false only if every method failed; the
-      occupancy is then feasible all the same. Input that makes no sense gives NaN.
+      occupancy is feasible even then. Invalid input gives NaN.
 
     Raises:
-      ValueError: outside `jit`, if the target is not finite or the center is not a distribution,
-        naming the place; always, if shapes disagree, the solver is unknown, or the warm start is
-        not one of this solver and these layers.
+      ValueError: outside `jit`, if the target is not finite or the center is not a distribution;
+        the error names the place. Always, if shapes disagree, the solver is unknown, or the warm
+        start does not belong to this solver and these layers.
 
     Example:
       >>> import jax
@@ -190,7 +189,7 @@ def project(
 
 
 class _Lane(NamedTuple):
-    """What `project_batch` maps over; None is shared by all lanes, or no warm start."""
+    """The arguments that `project_batch` maps over; None if shared by all lanes, or absent."""
 
     layers: Layers | None
     target: Array
@@ -208,17 +207,17 @@ def project_batch(
     tolerance: float | None = None,
     max_bytes: int | None = None,
 ) -> ProjectionResult:
-    """`project` for many lanes, so many at a time as fit in memory.
+    """`project` for many lanes, as many at a time as fit in memory.
 
     Args:
-      layers: shared, or with a leading axis, the lane.
+      layers: shared, or with a leading axis for the lanes.
       target: `[B, L, S, A, S]`.
       confidence: shared, or with a leading axis.
       solver: as in `project`.
       warm_start: with a leading axis.
       tolerance: as in `project`.
-      max_bytes: for the working memory; by default a quarter of the device's memory if it tells,
-        else 1 GiB.
+      max_bytes: a limit on the working memory; by default a quarter of the device's memory, or
+        1 GiB if that is unknown.
 
     Returns:
       The results, with a leading axis.
@@ -250,10 +249,10 @@ def project_batch(
     return jax.lax.map(one, lanes, batch_size=int(size))
 
 
-# Beyond any meaning, and below the mark of what is absent (see `_cone.py`).
+# Larger than any meaningful target, and smaller than the mark of absent entries (see `_cone.py`).
 LARGEST_TARGET = 1e20
 
-# Arrays of the size of an occupancy that a solver holds at the same time, counted generously.
+# How many arrays of the size of an occupancy a solver holds at once; a generous estimate.
 _ARRAYS_PER_LANE = 32
 
 

@@ -1,4 +1,4 @@
-r"""The Euclidean projection on the confidence cone of one state-action pair, exactly.
+r"""The exact Euclidean projection onto the confidence cone of one state-action pair.
 
 The cone of a pair with estimated transition $p$ and radius $\epsilon = 2h$ is
 
@@ -9,13 +9,13 @@ slice is $q_j = \max(u_j - \alpha, \min(p_j s, (u_j - \beta)_+))$, where the two
 
 $$\sum_j (u_j - p_j s - \alpha)_+ = h s, \qquad \sum_j \min(p_j s, (u_j - \beta)_+) = (1 - h) s.$$
 
-Both left-hand sides decrease in the level, so that an entry's piece is known by evaluating them *at
-its own breakpoint*: $S^2$ comparisons, no sort and no search. What remains is one number, the mass.
-With the pieces known $q$ is linear in $u$ (see `ConePieces`) and so is the best mass, which gives a
-Newton step for $s$.
+Both left-hand sides decrease in the level. Evaluating them *at the breakpoint of an entry* tells
+its piece: $S^2$ comparisons, no sort and no search. One unknown remains, the mass. Once the pieces
+are known, $q$ is linear in $u$ (see `ConePieces`) and so is the best mass, which gives a Newton
+step for $s$.
 
-Arrays are entries-first: `[S, ...]` for the entries of cones and `[...]` for one number per cone,
-so that every operation, sums over entries included, runs over all cones of all lanes contiguously.
+Arrays are entries-first: `[S, ...]` for the entries of cones and `[...]` for one number per cone.
+Every operation, sums over entries included, then runs contiguously over all cones of all lanes.
 """
 
 from typing import Any, NamedTuple, TypeVar
@@ -32,8 +32,8 @@ __all__ = ["ABSENT", "ConePieces", "classify", "positive_part", "project_cone", 
 Sums = TypeVar("Sums", bound=tuple[Array, ...])
 Maxima = TypeVar("Maxima", bound=tuple[Array, ...])
 
-# The target of an entry that does not exist: its projection is then exactly zero, without any
-# further masking.
+# The target of an entry that does not exist. Its projection is then exactly zero, without further
+# masking.
 ABSENT = -1e30
 
 
@@ -45,14 +45,15 @@ class ConePieces(NamedTuple):
     $$J_{ij} = c_i c_j - \max(e_i e_j, 0) + [i = j][e_i \ne 0].$$
 
     Attributes:
-      value: `[S, ...]`, the projection, if the mass is exact; else some entries may be negative.
+      value: `[S, ...]`, the projection if the mass is exact; otherwise some entries may be
+        negative.
       weight: `[S, ...]`, $w$; sums to one over the entries (to zero at the apex).
       block: `[S, ...]`, $+1/\sqrt{|U|}$ on the raised entries, $-1/\sqrt{|D|}$ on the lowered
         positive ones and 0 on the others: equal signs mark the entries that move together.
       gain: `[...]`, $1 / w^\top w$; 0 at the apex.
-      mass: `[...]`, the best one for these pieces, and exact when it equals `mass_guess`.
+      mass: `[...]`, the best mass for these pieces; it is exact if it equals `mass_guess`.
       mass_guess: `[...]`, the mass at which the pieces were found.
-      rounding: `[...]`, of what is summed up to the mass; 0 if the apex is beyond doubt.
+      rounding: `[...]`, the rounding error of the mass; 0 if the cone is certainly at its apex.
     """
 
     value: Array
@@ -65,7 +66,7 @@ class ConePieces(NamedTuple):
 
     @property
     def occupancy(self) -> Array:
-        """The projection `[S, ...]`; rounding may leave entries at -1e-17, hence the clip."""
+        """The projection `[S, ...]`, clipped since rounding may leave entries at -1e-17."""
         return jnp.maximum(self.value, 0)
 
 
@@ -88,7 +89,7 @@ def _sum(added: Sums) -> Sums:
 
 
 def positive_part(x: Array) -> Array:
-    """`max(x, 0)`, but NaN becomes 0: propagating it costs a third of the time of these sums."""
+    """`max(x, 0)` with NaN mapped to 0: propagating NaN takes a third of the time of the sums."""
     return jnp.where(x > 0, x, 0)
 
 
@@ -97,7 +98,7 @@ def _larger(x: Array, y: Array) -> Array:
 
 
 def _between(x: Array, upper: Array) -> Array:
-    """`clip(x, 0, upper)`, likewise."""
+    """`clip(x, 0, upper)` with NaN mapped to 0, as in `positive_part`."""
     x = positive_part(x)
     return jnp.where(x < upper, x, upper)
 
@@ -123,7 +124,7 @@ def support_of(point: Array, center: Array, half_radius: Array) -> Array:
 
 
 def _one_where(condition: Array, like: Array) -> Array:
-    """1 or 0 instead of true or false: bytes among numbers would keep loops from vectorising."""
+    """1 or 0 instead of true or false: mixing bytes and floats prevents vectorisation."""
     return jnp.where(condition, jnp.ones_like(like), jnp.zeros_like(like))
 
 
@@ -132,10 +133,10 @@ RAISED, MIDDLE, LOWERED, REMOVED = 1.0, 0.0, -1.0, -2.0
 
 
 def _compare(point: Array, middle: Array, moved: Array, kept: Array, binding: Array) -> Array:
-    """The piece of every entry: the equations of both levels evaluated at its breakpoints.
+    """The piece of every entry, from the equations of both levels at its breakpoints.
 
-    By differences of the entries first, which are exact where they are small: a radius may be less
-    than the rounding of `point - middle`.
+    Differences of entries are taken first, since they are exact where they are small: a radius may
+    be smaller than the rounding error of `point - middle`.
     """
     zero = jnp.zeros((), point.dtype)
     above = below = emptied = zero
@@ -175,7 +176,7 @@ class _Moved(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """Sums over the entries in the middle, and of what the slack piece has in excess."""
+    """Sums over the entries in the middle, and the excess of the slack piece."""
 
     center_point: Array
     center_square: Array
@@ -191,7 +192,7 @@ class _PieceSums(NamedTuple):
 
 
 class _Cone(NamedTuple):
-    """What is known of each cone before its pieces are, `[...]`."""
+    """What is known about each cone before its pieces are, `[...]`."""
 
     positive_count: Array
     positive_mass: Array
@@ -211,7 +212,7 @@ class _Common(NamedTuple):
     mean_u: Array  # q = u - mean + w s on the raised entries, and w and e there
     weight_u: Array
     block_u: Array
-    mean_d: Array  # likewise on the lowered ones
+    mean_d: Array  # the same on the lowered entries
     weight_d: Array
     block_d: Array
     gain: Array
@@ -232,10 +233,10 @@ def _settle(sums: _PieceSums, cone: _Cone) -> _Common:
     mean_u, mean_d = up.point * per_u, down.point * per_d
     square = middle.center_square + up.entries * weight_u**2 + down.entries * weight_d**2
     tight_mass = (middle.center_point + weight_u * up.point + weight_d * down.point) / square
-    # Below the bound of `classify`: this piece ends before the solution.
+    # A mass below the bound of `classify`: this piece ends before the solution.
     tight_mass = _larger(tight_mass, cone.support - rounding)
-    # alpha < beta: at this mass the ball does not bind, although it does at the solution. The slack
-    # piece leads back.
+    # alpha < beta: the ball does not bind at this mass, although it does at the solution. The slack
+    # piece leads back to it.
     gap = (mean_u - weight_u * guess) - (mean_d - weight_d * guess)
     crossed = (up.entries > 0) & (down.entries > 0) & (gap < -rounding)
     open_ = slack | crossed
@@ -265,13 +266,13 @@ class _Marks(NamedTuple):
 
 
 def _pieces_of(point: Array, center: Array, marks: _Marks, common: _Common) -> ConePieces:
-    """The pieces, entry by entry, of what the entries share."""
+    """The pieces entry by entry, from what the entries share."""
     each = jax.tree.map(lambda x: x[None], common)
     tight = _one_where(each.kind == TIGHT, point)
     upper = tight * marks.raised + _one_where((each.kind == OPEN) & (point > 0), point)
     lower, inner = tight * marks.reduced, tight * marks.middle
     weight = upper * each.weight_u + lower * each.weight_d + inner * center
-    # By differences first here, too: what a small radius lets pass would be lost in a level.
+    # Differences first here as well: the effect of a small radius would be lost in a level.
     shifted = point - upper * each.mean_u - lower * each.mean_d
     return ConePieces(
         value=jnp.where(upper + lower > 0, shifted, 0) + weight * tight * each.mass,
@@ -287,13 +288,13 @@ def _pieces_of(point: Array, center: Array, marks: _Marks, common: _Common) -> C
 def classify(point: Array, center: Array, half_radius: Array, mass: Array) -> ConePieces:
     r"""Find the linear piece of the cone projection at `point`, given a guess of the mass.
 
-    Cones that are slack ($q = u_+$) or at the apex ($q = 0$) are recognised whatever the guess.
+    Cones that are slack ($q = u_+$) or at the apex ($q = 0$) are recognised for any guess.
 
     Args:
       point: `[S, ...]`, what to project; `ABSENT` where an entry does not exist.
       center: `[S, ...]`, a distribution.
       half_radius: `[...]`, $h \ge 0$.
-      mass: `[...]`, a guess of the projection's mass; not positive means unknown.
+      mass: `[...]`, a guess of the projection's mass; 0 or less means unknown.
 
     Returns:
       The pieces; `pieces.occupancy` is the projection if `pieces.mass == pieces.mass_guess`.
@@ -305,15 +306,15 @@ def classify(point: Array, center: Array, half_radius: Array, mass: Array) -> Co
         _Totals(positive, _one_where(point > 0, point), center * center, center * jnp.abs(point)),
         _Extremes(point, radius * point - tail),
     )
-    # The support function of the ball, h max(u) + min_t [sum_i p_i max(u_i, t) - h t]: where it is
-    # not positive the projection is the apex.
+    # The support function of the ball, h max(u) + min_t [sum_i p_i max(u_i, t) - h t]. Where it is
+    # not positive, the projection is the apex.
     support = half_radius * extremes.largest - extremes.least
     exists = totals.center_square > 0
     size = totals.center_point + jnp.where(exists, jnp.abs(extremes.largest), 0)
     rounding = 2 * jnp.finfo(point.dtype).eps * size
     unknown = positive_part(support) / (totals.center_square + half_radius * half_radius)
-    # No mass is smaller than the support: |q| is the largest u.P / |P| of all P in the ball, and
-    # |P| <= 1. Guesses far below it would be lost in the rounding of u, and could look settled.
+    # The mass is at least the support: |q| is the largest u.P / |P| over all P in the ball, and
+    # |P| <= 1. Guesses far below it would drown in the rounding of u, and could look settled.
     guess = _larger(jnp.where(mass > 0, mass, unknown), support - rounding)
     middle = center * guess[None]
     moved, kept = radius * guess[None], (1 - radius) * guess[None]
@@ -321,7 +322,7 @@ def classify(point: Array, center: Array, half_radius: Array, mass: Array) -> Co
     raised, middle, reduced = (_one_where(piece == x, point) for x in (RAISED, MIDDLE, LOWERED))
     lowered = _one_where(piece < MIDDLE, point)
     excess = positive_part(positive - center * totals.positive_mass[None])
-    # Three sums at a time: with more the registers do not suffice.
+    # Three sums at a time: more do not fit in the registers.
     sums = _PieceSums(
         raised=_sum(_Moved(raised, raised * point, raised * center)),
         lowered=_sum(_Moved(reduced, reduced * point, lowered * center)),
@@ -352,18 +353,18 @@ class _MassSearch(NamedTuple):
 def project_cone(
     point: Array, center: Array, half_radius: Array, mass: Array, max_steps: int = 60
 ) -> ConePieces:
-    """Project on the cone: Newton on the mass, kept inside a shrinking bracket.
+    """Project onto the cone by Newton's method on the mass, safeguarded by a shrinking bracket.
 
-    The distance to the slice of mass s is convex in s and piecewise quadratic, so that the sign of
-    `pieces.mass - s` tells on which side of s the solution lies, and Newton ends after finitely
-    many steps.
+    The distance to the slice of mass s is convex in s and piecewise quadratic. The sign of
+    `pieces.mass - s` therefore tells on which side of s the solution lies, and Newton's method ends
+    after finitely many steps.
 
     Args:
       point: as in `classify`.
       center: as in `classify`.
       half_radius: as in `classify`.
       mass: as in `classify`.
-      max_steps: more than ever needed; bisection alone would reach rounding with it.
+      max_steps: more than is ever needed; bisection alone would reach rounding within it.
 
     Returns:
       The pieces at the solution.
@@ -371,7 +372,7 @@ def project_cone(
     scale = 1 + jnp.max(jnp.abs(jnp.where(point > ABSENT / 2, point, 0)), 0)
     tiny = 2 * jnp.finfo(point.dtype).eps * scale
 
-    # The loop begins with its evaluation, so that the program holds `classify` only once.
+    # The loop begins with the evaluation, so that the program contains `classify` only once.
     def step(search: _MassSearch) -> _MassSearch:
         pieces = classify(point, center, half_radius, search.guess)
         settled = jnp.abs(pieces.mass - pieces.mass_guess) <= tiny

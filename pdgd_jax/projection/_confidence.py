@@ -16,8 +16,8 @@ class ConfidenceSet:
     r"""The transition functions within an L1 distance of an estimate, pair by pair.
 
     $\mathcal P = \{\hat P : \|\hat P(\cdot \mid x,a) - \bar P(\cdot \mid x,a)\|_1 \le
-    \epsilon(x,a) \;\; \forall (x,a)\}$. A radius of 0 is a known transition, one of 2 or more
-    allows every transition.
+    \epsilon(x,a) \;\; \forall (x,a)\}$. A radius of 0 means a known transition; a radius of 2 or
+    more allows every transition.
 
     Args:
       center: `[L, S, A, S]`, $\bar P$; for every valid pair a distribution over the next layer.

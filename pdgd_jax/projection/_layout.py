@@ -1,10 +1,10 @@
 """The cones of a batch of projections on one axis: how the Newton solver lays out its arrays.
 
-The first layer has one state, whatever the masks, and the last leads to one, so that its cones are
-half-lines and nothing has to be found there. The $C = A + A S (L-2)$ cones of the other layers lie
-side by side on one axis, each for all lanes: first those of the first layer, then the inner layers
-in blocks, each by action, state and layer. So the compiler sees one long inner loop even for a
-single lane, and sums over the actions, or over all pairs of a layer, run over contiguous layers.
+The first layer always has one state. The last layer leads to one state, so that its cones are
+half-lines and need no search. The $C = A + A S (L-2)$ cones of the other layers lie side by side on
+one axis, each for all lanes: first those of the first layer, then the inner layers in blocks, each
+ordered by action, state and layer. The compiler then sees one long inner loop even for a single
+lane, and sums over actions, or over all pairs of a layer, run over contiguous layers.
 """
 
 import math
@@ -20,17 +20,17 @@ from pdgd_jax.projection._xla import fence
 
 __all__ = ["MIN_LAYERS", "Cones", "around", "assemble", "over_pairs", "per_state", "split"]
 
-# A first, an inner and a last layer; shorter horizons are padded by layers without actions.
+# A first, an inner and a last layer; shorter horizons are padded with layers without actions.
 MIN_LAYERS = 3
 
-# Inner layers in one block, where sums over pairs are fastest; and no more blocks than these, since
-# each has its own part of the program.
+# The number of inner layers in a block for which sums over pairs are fastest, and the largest
+# number of blocks, since the program grows with every block.
 LAYERS_AT_ONCE = 8
 MOST_BLOCKS = 4
 
 
 class Cones(NamedTuple):
-    """A batch of problems without what only pads."""
+    """A batch of problems without padding."""
 
     target: Array  # [S', C B], ABSENT where there is no variable
     center: Array  # [S', C B]
@@ -45,7 +45,7 @@ class Cones(NamedTuple):
             target=_join(problem.target),
             center=_join(problem.center),
             half_radius=_join(problem.half_radius),
-            last=problem.target[:, -1].max(0),  # of these next states only one is present
+            last=problem.target[:, -1].max(0),  # only one of these next states is present
             free=problem.conserved,
         )
 
@@ -59,7 +59,7 @@ def _blocks(num_layers: int) -> list[slice]:
 
 
 def _states(layers: slice, num_states: int) -> int:
-    """How many states the layers of a block have."""
+    """The number of states in each layer of a block."""
     return 1 if layers.start == 0 else num_states
 
 
@@ -76,7 +76,7 @@ def _join(array: Array) -> Array:
 def split(array: Array, last: Array) -> list[Array]:
     """The blocks, `[..., C B] -> [..., A, X, layers, B]`, where X is 1 in the first, then S.
 
-    `last` is the last layer of anything, `[S, A, B]`, for its shape.
+    `last` is any array over the last layer, `[S, A, B]`; only its shape is used.
     """
     num_states, num_actions, num_lanes = last.shape
     num_layers = (array.shape[-1] // last[0].size - 1) // num_states + 2
@@ -100,7 +100,7 @@ def assemble(problem: Problem, value: Array, last: Array) -> Array:
 def around(potential: Array, num_actions: int) -> tuple[Array, Array]:
     """The potentials of each cone's state and next states, `[L, S, B] -> [C B], [S', C B]`.
 
-    Lookups with constant indices: as broadcasts they take three times as long.
+    These are lookups with constant indices; broadcasts would take three times as long.
     """
     num_layers, num_states, num_lanes = potential.shape
     every = np.arange(num_layers * num_states).reshape(num_layers, num_states)

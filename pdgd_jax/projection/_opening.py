@@ -1,11 +1,11 @@
-r"""Closed states, where the Hessian of the dual is singular, and how they are opened.
+r"""Closed states, where the Hessian of the dual is singular, and how to open them.
 
-A state is closed while every cone of its pairs is at the apex. Little changes of its potential
-then change nothing that leaves it: the Hessian is singular, and a Newton step much too long. As
-$\partial f / \partial y(x)$ is minus what enters, raising the potential does not raise $f$ until
-the state opens, and little within the margin. Where every state is open the Hessian is regular (but
-for margins below rounding), since the potentials that it does not see are means of those of the
-next layer, and so zero.
+A state is closed if every cone of its pairs is at the apex. A small change of its potential then
+does not change its outflow: the Hessian is singular, and a Newton step is much too long. Since
+$\partial f / \partial y(x)$ is minus the inflow, raising the potential does not increase $f$ until
+the state opens, and increases it little within the margin. If every state is open, the Hessian is
+regular (unless margins are below rounding): a potential in its null space is a mean of potentials
+of the next layer, and hence zero.
 """
 
 from typing import NamedTuple
@@ -19,8 +19,8 @@ from pdgd_jax.projection._problem import Problem, per_lane
 
 __all__ = ["OPENED", "margin_at", "opened"]
 
-# The usual share of the residual that may leave a state because it was opened; why this much is
-# said in `NewtonOptions.opened`.
+# The default share of the residual that may leave a state because it was opened;
+# `NewtonOptions.opened` gives the reason for this value.
 OPENED = 0.01
 
 
@@ -33,19 +33,19 @@ class _Layer(NamedTuple):
 
 
 def margin_at(residual: Array, last: Array, share: float = OPENED) -> Array:
-    """The margin by which states are opened, `[B]`, so that little leaves each of them.
+    """The margin by which states are opened, `[B]`, small enough that little leaves each of them.
 
     Args:
       residual: `[B]`.
-      last: `[S, A, B]`, the last layer of anything, for its shape.
-      share: of the residual, which may leave a state because it was opened.
+      last: `[S, A, B]`, any array over the last layer; only its shape is used.
+      share: the share of the residual that may leave a state because it was opened.
     """
-    num_states, num_actions, _ = last.shape  # a state has so many next states and actions
+    num_states, num_actions, _ = last.shape  # the next states and the actions of a state
     return share / (num_states * num_actions) * jnp.minimum(1, residual)
 
 
 def opened(problem: Problem, potential: Array, margin: Array) -> Array:
-    """The potentials `[L, S, B]`, raised in closed states until these are open by the margin."""
+    """The potentials `[L, S, B]`, raised in closed states until they are open by the margin."""
 
     def open_layer(after: Array, layer: _Layer) -> tuple[Array, Array]:
         usable = (layer.target > ABSENT / 2).any(0)

@@ -1,9 +1,8 @@
-r"""A batch of projections, lanes last: what all solvers share of the mathematics.
+r"""A batch of projections with lanes last, and the mathematics that all solvers share.
 
-Everything here and in the Newton solver has the lanes of a batch as its *last* axis, and the next
-state as its *first*: `[S', L, S, A, B]`, which `_layout.py` flattens further. On a CPU the
-innermost axes are what gets vectorised, and pairs and lanes are long and never reduced over in the
-cones, where most of the time goes.
+Here and in the Newton solver the lanes of a batch are the *last* axis and the next states the
+*first*: `[S', L, S, A, B]`, which `_layout.py` flattens further. A CPU vectorises the innermost
+axes. Pairs and lanes are long, and the cones, where most of the time goes, never reduce over them.
 """
 
 from typing import Any, NamedTuple
@@ -34,14 +33,14 @@ __all__ = [
 
 
 class Problem(NamedTuple):
-    """A batch of projections that make sense.
+    """A batch of valid projections.
 
     Attributes:
       target: `[S', L, S, A, B]`, `ABSENT` where there is no variable.
-      center: `[S', L, S, A, B]`, a distribution to rounding, 0 where there is no variable.
+      center: `[S', L, S, A, B]`, a distribution up to rounding, 0 where there is no variable.
       half_radius: `[L, S, A, B]`, at most 1.
       conserved: `[L, S, B]`, 1 in the states in which flow is conserved, else 0.
-      sound: `[B]`, false where the input made no sense, and nothing is asked of the lane.
+      sound: `[B]`, false if the input of the lane was invalid; such a lane is not solved.
     """
 
     target: Float[Array, "next layers states actions lanes"]
@@ -54,11 +53,11 @@ class Problem(NamedTuple):
     def of(
         cls, state_mask: Array, action_mask: Array, target: Array, center: Array, radius: Array
     ) -> "Problem":
-        """The problem of arrays as `project` takes them, but for a last axis, the lanes."""
+        """The problem from the arguments of `project`, with a last axis for the lanes added."""
         target, center = entries_first(target), entries_first(center)
         present = action_mask[None] & state_mask[1:].swapaxes(0, 1)[:, :, None, None]
         total = entries_sum(jnp.where(present, center, 0))
-        # Counted over the entries first: sums over a first axis run over contiguous numbers.
+        # Entries first: sums over the first axis run over contiguous numbers.
         right = (jnp.abs(target) < LARGEST_TARGET) & (center >= 0)
         wrong = entries_sum(jnp.where(present & ~right, 1.0, 0.0))
         sensible = (wrong == 0) & (radius >= 0) & (jnp.abs(total - 1) < 1e-3)
@@ -67,7 +66,7 @@ class Problem(NamedTuple):
         action_mask &= per_lane(sound, 4)
         return cls(
             target=jnp.where(present, target, ABSENT),
-            # An estimate in single precision sums to one only to 1e-7.
+            # In single precision an estimate sums to one only within 1e-7.
             center=jnp.where(present, center / jnp.where(total > 0, total, 1)[None], 0),
             half_radius=jnp.where(action_mask, jnp.minimum(radius / 2, 1), 0),
             conserved=action_mask.any(2).astype(target.dtype),
@@ -91,17 +90,17 @@ def entries_last(array: Array) -> Array:
 
 
 def entries_sum(array: Array) -> Array:
-    """Sum over the first axis, which is short, written out.
+    """Sum over the first axis, which is short, as explicit additions.
 
-    As a reduction of some thousand numbers XLA's CPU backend gives it to a library, which takes
-    three times as long.
+    XLA's CPU backend passes a reduction of a few thousand numbers to a library, which takes three
+    times as long.
     """
     total: Any = sum(array[i] for i in range(array.shape[0]))
     return total
 
 
 def per_lane(lanes: Array, rank: int) -> Array:
-    """One number for each lane, to be broadcast against an array of the given rank."""
+    """One number per lane, shaped to broadcast against an array of the given rank."""
     return lanes.reshape((1,) * (rank - 1) + (-1,))
 
 
@@ -113,7 +112,7 @@ def following(
 
 
 def point_at(problem: Problem, potential: Float[Array, "layers states lanes"]) -> Array:
-    r"""$v + F^\top y$, whose cone projection is the occupancy that belongs to the potentials."""
+    r"""$v + F^\top y$; its cone projection is the occupancy that belongs to the potentials."""
     ahead = following(potential).swapaxes(0, 1)[:, :, None, None]
     difference, small = _exact_sum(potential[None, :, :, None], -ahead)
     point, smaller = _exact_sum(problem.target, difference)
@@ -121,7 +120,7 @@ def point_at(problem: Problem, potential: Float[Array, "layers states lanes"]) -
 
 
 def _exact_sum(x: Array, y: Array) -> tuple[Array, Array]:
-    """The rounded sum and what rounding took from it (Knuth's TwoSum)."""
+    """The rounded sum and its rounding error (Knuth's TwoSum)."""
     total = x + y
     of_y = total - x
     return total, (x - (total - of_y)) + (y - of_y)
@@ -130,22 +129,22 @@ def _exact_sum(x: Array, y: Array) -> tuple[Array, Array]:
 def flow_excess(
     problem: Problem, outflow: Array, inflow: Array
 ) -> Float[Array, "layers states lanes"]:
-    r"""$F q - b$, given what leaves each state and what enters each state of the next layer."""
+    r"""$F q - b$, from the outflow of each state and the inflow of each state of the next layer."""
     source = jnp.zeros_like(outflow).at[0, 0].set(1)
     entered = jnp.concatenate([jnp.zeros_like(inflow[:1]), inflow[:-1]])
     return (outflow - entered - source) * problem.conserved
 
 
 def outflow_and_inflow(occupancy: Array) -> tuple[Array, Array]:
-    """What leaves each state, and what enters each state of the next layer, `[L, S, B]` each."""
+    """The outflow of each state and the inflow of each next state, `[L, S, B]` each."""
     return occupancy.sum((0, 3)), occupancy.sum((2, 3)).swapaxes(0, 1)
 
 
 def feasible_point(problem: Problem, occupancy: Array) -> Array:
-    """A feasible occupancy near one that is not.
+    """A feasible occupancy near an infeasible one.
 
-    Its policy, and its transitions drawn towards the center until they lie in the confidence set,
-    pushed forward from the start.
+    It is induced by the policy of the given occupancy and by its transitions, moved towards the
+    center until they lie in the confidence set.
     """
     occupancy, center = entries_last(occupancy), entries_last(problem.center)
     mass = occupancy.sum(-2)
@@ -177,7 +176,7 @@ def single_lane(layers: Layers, target: Array, confidence: ConfidenceSet) -> Pro
 
 
 def residual_of(problem: Problem, occupancy: Array, potential: Array) -> Array:
-    """By how much an occupancy and potentials violate the optimality conditions, of one lane."""
+    """How much an occupancy and potentials of one lane violate the optimality conditions."""
     excess = flow_excess(problem, *outflow_and_inflow(occupancy))
     point = point_at(problem, potential)
     nearest = project_cone(point, problem.center, problem.half_radius, occupancy.sum(0)).occupancy
@@ -194,7 +193,7 @@ def conclude(
 ) -> ProjectionResult:
     """The result of a solver that found an occupancy and potentials, for a single lane.
 
-    The residual is measured here, on what is returned, whatever the solver believes.
+    The residual is measured here on the returned point, independently of the solver.
     """
     occupancy = jnp.where(problem.present, jnp.maximum(occupancy, 0), 0)
     residual = residual_of(problem, occupancy, potential * problem.conserved)

@@ -2,8 +2,8 @@ r"""The dual player: online gradient ascent on the Lagrange multipliers, inside 
 
 $$\lambda_{t+1} = \Pi_{[0, T^{1/4}]^m}(\lambda_t + \eta \, G_t^\top \hat q_t).$$
 
-An optax transformation followed by optax's projection on a box, so that another optimiser can be
-put in the place of plain gradient descent.
+The step is an optax transformation followed by optax's projection onto a box, so that another
+optimiser can replace plain gradient descent.
 """
 
 from typing import NamedTuple
@@ -20,12 +20,12 @@ __all__ = ["State", "init", "update"]
 
 
 class State(NamedTuple):
-    r"""All that the next episode needs.
+    r"""The state between episodes.
 
     Attributes:
       multipliers: `[m]`, $\lambda_t$.
-      lost: `[m]`, what rounding took from them, as in `Compensated`: a step may be a few units in
-        the last place of a float32, and there are as many as episodes.
+      lost: `[m]`, their rounding error, as in `Compensated`: a step may be as small as a few units
+        in the last place of a float32, and there is one in every episode.
       optimizer: the state of the optax transformation.
     """
 

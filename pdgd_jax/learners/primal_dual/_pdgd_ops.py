@@ -1,9 +1,9 @@
 r"""PDGD-OPS: primal-dual gradient descent online policy search.
 
 A primal player (UC-O-GDPS) descends on the Lagrangian loss $\ell_t = G_t \lambda_t - r_t$ over
-occupancies, a dual player (OGD) ascends on $\lambda^\top G_t^\top \hat q_t$ over multipliers. Best
-of both worlds: it need not know whether rewards and constraints are stochastic or adversarial, nor
-the margin $\rho$.
+occupancies, and a dual player (OGD) ascends on $\lambda^\top G_t^\top \hat q_t$ over multipliers.
+It is a best-of-both-worlds algorithm: it need not know whether rewards and constraints are
+stochastic or adversarial, nor the margin $\rho$.
 """
 
 from collections.abc import Callable
@@ -35,10 +35,10 @@ class Config:
     """The settings; every number may be traced.
 
     Attributes:
-      primal: those of UC-O-GDPS.
-      dual_step: eta of the dual player.
+      primal: the settings of UC-O-GDPS.
+      dual_step: the step size eta of the dual player.
       num_constraints: m.
-      dual_optimizer: makes the dual player's optax transformation of its step size.
+      dual_optimizer: turns the step size into the dual player's optax transformation.
     """
 
     primal: PrimalConfig
@@ -48,10 +48,10 @@ class Config:
 
 
 class State(NamedTuple):
-    """All that the next episode needs.
+    """The state between episodes.
 
     Attributes:
-      primal: of UC-O-GDPS.
+      primal: the state of UC-O-GDPS.
       dual: the multipliers.
     """
 
@@ -119,21 +119,21 @@ def pdgd_ops(
     Args:
       layers: the states and actions, `cmdp.layers`.
       num_constraints: $m$.
-      num_episodes: $T$, on which step sizes, radii and the box of the multipliers depend.
+      num_episodes: $T$; step sizes, radii and the box of the multipliers depend on it.
       delta: the confidence parameter.
       rates: "tuned" to use the algorithm, "theory" to check the theorems (it barely moves the
         multipliers before millions of episodes), or a pair $(C, \eta)$; see `learners.rates_of`.
-      confidence_scale: what the paper's radius is multiplied by; 1 is the paper, experiments often
-        use less.
-      solver: of the projection: "newton", "osqp", "projected_gradient" or a `Solver`.
-      dual_optimizer: makes an optax transformation of the dual step size.
+      confidence_scale: the factor of the paper's radius; 1 is the paper's, experiments often use
+        less.
+      solver: the solver of the projection: "newton", "osqp", "projected_gradient" or a `Solver`.
+      dual_optimizer: turns the dual step size into an optax transformation.
 
     Returns:
-      A learner, a pytree: `num_episodes`, `delta`, `rates` and `confidence_scale` are leaves, which
-      may be traced, and a sweep over them is a `vmap`.
+      A learner, which is a pytree: `num_episodes`, `delta`, `rates` and `confidence_scale` are
+      leaves and may be traced, so that a sweep over them is a `vmap`.
 
     Raises:
-      ValueError: if a number makes no sense, or there are no such rates or solver.
+      ValueError: if a number is invalid, or the rates or the solver are unknown.
 
     Example:
       >>> from pdgd_jax import make, pdgd_ops
@@ -153,7 +153,7 @@ def pdgd_ops(
     T = jnp.asarray(num_episodes, float)
     primal = PrimalConfig(layers, constants.primal, delta, scale, T, solver)
     config = Config(primal, constants.dual, num_constraints, dual_optimizer)
-    # Bounds are known for plain gradient descent only.
+    # Bounds are known only for plain gradient descent.
     known = constants if dual_optimizer is optax.sgd else None
     return Learner(
         init=Partial(init, config),

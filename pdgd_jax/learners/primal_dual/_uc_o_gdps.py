@@ -1,8 +1,8 @@
-r"""UC-O-GDPS: projected online gradient descent over occupancies, transitions unknown.
+r"""UC-O-GDPS: projected online gradient descent over occupancies with unknown transitions.
 
-The primal player of PDGD-OPS, and a learner of its own for adversarial MDPs. In each episode it
-counts what it visited, begins a new epoch with a new confidence set if a count has doubled, and
-steps against the loss:
+It is the primal player of PDGD-OPS, and by itself a learner for adversarial MDPs. In each episode
+it counts its visits, begins a new epoch with a new confidence set if a count has doubled, and takes
+a gradient step:
 
 $$\hat q_{t+1} = \Pi_{\Delta(\mathcal P_i)}(\hat q_t - \eta_t \ell_t), \qquad
 \eta_t = \frac{1}{\bar\ell_t C \sqrt T}, \qquad
@@ -43,9 +43,9 @@ class Config:
       layers: the states and actions.
       constant: C of the step size.
       delta: the confidence parameter.
-      confidence_scale: what the paper's radius is multiplied by.
+      confidence_scale: the factor of the paper's radius.
       num_episodes: T.
-      solver: of the projection.
+      solver: the solver of the projection.
     """
 
     layers: Layers
@@ -57,14 +57,14 @@ class Config:
 
 
 class State(NamedTuple):
-    r"""All that the next episode needs.
+    r"""The state between episodes.
 
     Attributes:
       occupancy: `[L, S, A, S]`, $\hat q_t$.
-      confidence: $\mathcal P_i$, on which $\hat q_t$ was projected.
+      confidence: $\mathcal P_i$, onto which $\hat q_t$ was projected.
       visits: the counters.
       largest_loss: $\bar\ell_{t-1}$.
-      warm_start: of the projection.
+      warm_start: the warm start of the projection.
     """
 
     occupancy: Float[Array, "layers states actions states"]
@@ -101,7 +101,7 @@ def init(config: Config) -> State:
 
 
 def policy(config: Config, state: State) -> Float[Array, "layers states actions"]:
-    r"""$\pi^{\hat q_t}$, uniform in a state that $\hat q_t$ gives no mass."""
+    r"""$\pi^{\hat q_t}$, uniform in states without mass."""
     return policy_of(state.occupancy, config.layers)
 
 
@@ -111,12 +111,12 @@ def update(
     trajectory: Trajectory,
     loss: Float[Array, "layers states actions"],
 ) -> tuple[State, ProjectionInfo]:
-    """One update, on any loss.
+    """One update, for any loss.
 
     Args:
       config: the settings.
-      state: before the episode ended.
-      trajectory: what was played.
+      state: the state during the episode.
+      trajectory: the trajectory that was played.
       loss: `[L, S, A]`, of any size; 0 outside the masks.
 
     Returns:
@@ -162,15 +162,15 @@ def uc_o_gdps(
       num_episodes: $T$; may be traced.
       delta: the confidence parameter.
       rates: "theory", "tuned", or a pair whose first number is $C$.
-      confidence_scale: what the paper's radius is multiplied by.
-      solver: of the projection.
-      loss: what to minimise in an episode, given its outcome; minus the reward by default.
+      confidence_scale: the factor of the paper's radius.
+      solver: the solver of the projection.
+      loss: computes the loss of an episode from its outcome; minus the reward by default.
 
     Returns:
-      A learner that pays no attention to constraints.
+      A learner that ignores constraints.
 
     Raises:
-      ValueError: if a number makes no sense.
+      ValueError: if a number is invalid, or the rates or the solver are unknown.
 
     Example:
       >>> import jax

@@ -1,4 +1,4 @@
-"""Two solvers of jaxopt, polished or bare. Imported when asked for: they need jaxopt."""
+"""Two solvers of jaxopt, polished or bare. Imported on first use, since they need jaxopt."""
 
 from pdgd_jax.projection.jaxopt._osqp import bare as osqp_bare
 from pdgd_jax.projection.jaxopt._osqp import solver as osqp

@@ -2,13 +2,13 @@ r"""The projection by jaxopt's `BoxOSQP`, a general QP solver.
 
 Each cone is lifted: with $d \ge 0$ and $d(x') \ge q(x') - \bar P(x') s$, its constraint is
 $\sum_{x'} d(x') \le \tfrac{\epsilon}{2} s$. The rows of the program over $(q, d)$ are scaled, which
-stands for a step size of each kind of rows, and the linear system of every iteration, for which
-jaxopt knows conjugate gradients or a dense matrix, is solved by what is known about it: once the
-flow is left out it falls into pairs, which are the identity and a matrix of rank two.
+amounts to one step size for each kind of row. jaxopt offers conjugate gradients or a dense matrix
+for the linear system of every iteration. We use its structure instead: without the flow it
+decomposes into pairs, each the identity plus a matrix of rank two.
 
-`solver` polishes what jaxopt found (see `_polish.py`), `bare` does not: 1e-6 is then about what it
-reaches, after hundreds to thousands of iterations. Either is for comparison, and for whoever trusts
-a known solver more; the Newton solver is faster. jaxopt is no longer maintained.
+`solver` polishes the result of jaxopt (see `_polish.py`), `bare` does not: it reaches about 1e-6
+after hundreds to thousands of iterations. Both are for comparison, or for users who prefer a known
+solver; the Newton solver is faster. jaxopt is no longer maintained.
 """
 
 from functools import partial
@@ -37,8 +37,8 @@ from pdgd_jax.projection.jaxopt._polish import Point, polished_and_bare, solve_i
 __all__ = ["bare", "solver"]
 
 MAX_ITERATIONS = 20_000
-# Of one round. The step size is adapted after every fourth: most projections end before, and the
-# first one suits them.
+# The iterations of one round. The step size is adapted after every fourth round: most projections
+# end earlier, and the first step size suits them.
 ITERATIONS = 25
 ROUNDS_PER_STEP_SIZE = 4
 STEP_SIZE = 1.0
@@ -55,13 +55,13 @@ class Rows(NamedTuple):
     budget: Any  # [L, S, A], sum d - (eps/2) s
 
 
-# What the rows are multiplied by. OSQP, too, takes equations for a thousand times as stiff. Of the
-# others those of q, which alone are in the objective, are to be stiffer.
+# Factors of the rows. Like OSQP we make equations a thousand times as stiff. Of the other rows
+# those of q are stiffer, since only q is in the objective.
 SCALE = Rows(flow=30.0, occupancy=3.0, excess=1.0, deviation=1.0, budget=1.0)
 
 
 class Program(NamedTuple):
-    """What the rows are made of."""
+    """The data of the rows."""
 
     center: Array  # [L, S, A, S]
     half_radius: Array  # [L, S, A]
@@ -123,7 +123,7 @@ def _bounds(program: Program) -> tuple[Rows, Rows]:
 
 
 class _Factor(NamedTuple):
-    r"""What solves $(Q + \sigma + \rho A^\top A) x = b$.
+    r"""The factorisation that solves $(Q + \sigma + \rho A^\top A) x = b$.
 
     Without the rows of the flow, and with $d$ eliminated, the matrix of a pair is $N$ with
     $N^{-1} = (I + g (p 1^\top + 1 p^\top) + g_p p p^\top + g_1 1 1^\top) / c$.
@@ -205,7 +205,7 @@ class _Factor(NamedTuple):
 
 
 class _Direct:
-    """The linear solver of `BoxOSQP`, as jaxopt's own are."""
+    """A linear solver for `BoxOSQP`, with the interface of jaxopt's."""
 
     def init_state(
         self, unknowns: PyTree, quadratic: object, program: Program, sigma: Array, step_size: Array
@@ -228,7 +228,7 @@ class WarmStart(NamedTuple):
 
 
 def init(layers: Layers, dtype: DTypeLike) -> WarmStart:
-    """All zero."""
+    """All zeros."""
     L, S, A = layers.shape
     zeros = jnp.zeros((L, S, A, S), dtype)
     rows = Rows(jnp.zeros((L, S), dtype), zeros, zeros, zeros, jnp.zeros((L, S, A), dtype))
@@ -239,15 +239,15 @@ def _completed(problem: Problem, point: Point) -> WarmStart:
     r"""A solution with all its multipliers, from the occupancy and the potentials.
 
     With $u = v + F^\top y$ and the levels of `_cone.py`, $u - q$ is $\alpha$ on the raised entries,
-    where the excess is bound by the budget, $\beta$ on the lowered ones, where it is not bound, and
-    between them on the others; at most $\beta$ on those that are zero.
+    where the budget binds the excess, and $\beta$ on the lowered ones, where it does not. On the
+    other entries it lies between them, and on those that are zero it is at most $\beta$.
     """
     u, q, present = point_at(problem, point.potential), point.occupancy, problem.present
     half_radius, p = problem.half_radius, problem.center
     some = present.any(0)
     high = jnp.where(some, jnp.where(present, u - q, -jnp.inf).max(0), 0)
     low = jnp.where(q > 0, u - q, jnp.inf).min(0)
-    # At the apex: where the support function of the ball, a minimum over levels, is attained.
+    # At the apex: the level at which the support function of the ball, a minimum, is attained.
     support = jnp.einsum("i...,ij...->j...", p, jnp.maximum(u[:, None], u[None]))
     support -= half_radius[None] * u
     index = jnp.where(present, support, jnp.inf).argmin(0)
@@ -283,7 +283,7 @@ def _method() -> BoxOSQP:
     method = BoxOSQP(
         matvec_Q=_quadratic,
         matvec_A=_rows,
-        check_primal_dual_infeasability=False,  # a projection on a set that is not empty
+        check_primal_dual_infeasability=False,  # the set is never empty
         sigma=RIDGE,
         rho_start=STEP_SIZE,
         implicit_diff=False,
@@ -314,8 +314,8 @@ def solve(
     state = method.init_state(params, *arguments)
     state = state._replace(error=jnp.asarray(jnp.inf, target.dtype))
 
-    # `update` adapts the step size, and looks at residuals that nobody else needs, in iteration 0:
-    # so every iteration but the last of some rounds is called the first.
+    # In iteration 0 `update` adapts the step size and computes residuals that nothing else uses.
+    # So the last iteration of some rounds is numbered 0, and every other one is numbered 1.
     def iterate(carry: _Carry, number: ArrayLike) -> _Carry:
         before = state._replace(iter_num=number, rho_bar=carry.step_size, solver_state=carry.factor)
         params, after = method.update(carry.params, before, *arguments)

@@ -1,13 +1,13 @@
-r"""Exact last steps for solvers that come near: what OSQP calls polishing.
+r"""Exact last steps for approximate solvers, which OSQP calls polishing.
 
-A first-order method is soon near the solution, and then slow. Its multipliers of the flow are
-potentials $y$, and the cones at $v + F^\top y$ say which of its other constraints are active. With
-these fixed the optimality conditions are linear. Solving them is one Newton step on the potentials,
-and exact if the active ones were right. States that nothing leaves at their potential are opened
+A first-order method is soon near the solution, and slow from there on. Its multipliers of the flow
+are potentials $y$, and the cones at $v + F^\top y$ say which of the other constraints are active.
+With these fixed the optimality conditions are linear. Solving them is one Newton step on the
+potentials, which is exact if the active constraints were right. States without outflow are opened
 first (see `_opening.py`): there the conditions would be singular, and the step much too long.
 
-The steps are three: they finish what a solver found, and do not find it. Where they do not
-suffice the solver goes on, and they are tried again.
+A polish takes three steps: it refines a solution, but does not search for one. If the steps do not
+suffice, the solver continues and they are tried again later.
 """
 
 from collections.abc import Callable
@@ -87,7 +87,7 @@ def polish(problem: Problem, found: Point) -> Point:
 
 
 def _padded(problem: Problem) -> Problem:
-    """With layers without actions at the end, if it is too short."""
+    """The problem padded with layers without actions, if it has too few layers."""
     missing = max(0, MIN_LAYERS - problem.conserved.shape[0])
 
     def pad(array: Array, axis: int, value: float = 0) -> Array:
@@ -131,16 +131,16 @@ def solve_in_rounds(
     tolerance: ArrayLike,
     polished: bool,
 ) -> ProjectionResult:
-    """A solver, the polish and a look at the residual, in turns until it is within the tolerance.
+    """Repeat solver, polish and residual check until the residual is within the tolerance.
 
     Args:
       problem: a single lane.
-      run: some iterations: from what it carries to that, an occupancy and potentials.
-      start: what it carries at first.
-      warm_start: of the next projection: of what is carried, the point and whether it is exact.
-      iterations: of one round.
+      run: one round: `carry -> (carry, occupancy, potentials)`.
+      start: the first carry.
+      warm_start: `(carry, point, exact) -> warm_start`, for the next projection.
+      iterations: the number of iterations in a round.
       max_iterations: when to give up.
-      tolerance: on the residual of what is returned.
+      tolerance: on the residual of the returned point.
       polished: whether to polish.
     """
     most_rounds = -(-max_iterations // iterations)
@@ -170,7 +170,7 @@ def solve_in_rounds(
     progress = lax.while_loop(unfinished, one_round, first)
     best = progress.best
     after = warm_start(progress.carry, best, best.residual <= tolerance)
-    # A run that went astray must not poison the next one.
+    # A run that diverged must not spoil the next one.
     fine = jnp.all(jnp.stack([jnp.isfinite(x).all() for x in jax.tree.leaves(after)]))
     after = jax.tree.map(lambda x: jnp.where(fine, x, 0), after)
     result = conclude(

@@ -1,13 +1,15 @@
 r"""The projection by jaxopt's `ProjectedGradient`, on the dual.
 
 The dual $f(y) = \tfrac12 \|\Pi_K(v + F^\top y)\|^2 - b^\top y$ is convex with
-$\nabla f = F\,\Pi_K(v + F^\top y) - b$, and is minimised over the potentials of the states in which
-flow is conserved: the projection on them sets the others to zero. A projection on a cone does not
-expand, so that the gradient is Lipschitz with constant 1 in the metric of $F F^\top$, the Laplacian
-of the network. Taken in it, $(F F^\top)^{-1} \nabla f$, no line search is needed.
+$\nabla f = F\,\Pi_K(v + F^\top y) - b$. It is minimised over the potentials of the states in which
+flow is conserved: the projection sets all other potentials to zero. A projection onto a cone is
+nonexpansive, so that the gradient is Lipschitz with constant 1 in the metric of $F F^\top$, the
+Laplacian of the network. The gradient in this metric, $(F F^\top)^{-1} \nabla f$, needs no line
+search.
 
-`solver` polishes what jaxopt found (see `_polish.py`), `bare` does not: first-order, accelerated,
-and slow, hundreds to thousands of steps where Newton takes five. jaxopt is no longer maintained.
+`solver` polishes the result of jaxopt (see `_polish.py`), `bare` does not. The method is
+first-order and accelerated, but slow: it takes hundreds to thousands of steps where Newton's method
+takes five. jaxopt is no longer maintained.
 """
 
 from typing import NamedTuple
@@ -32,7 +34,7 @@ from pdgd_jax.projection.jaxopt._polish import (
 __all__ = ["bare", "solver"]
 
 MAX_ITERATIONS = 50_000
-ITERATIONS = 25  # of one round
+ITERATIONS = 25  # in one round
 
 
 class WarmStart(NamedTuple):
@@ -43,16 +45,16 @@ class WarmStart(NamedTuple):
 
 
 def init(layers: Layers, dtype: DTypeLike) -> WarmStart:
-    """No potential, and masses that are not known."""
+    """Zero potentials and unknown masses."""
     L, S, A = layers.shape
     return WarmStart(jnp.zeros((L, S), dtype), jnp.zeros((L, S, A), dtype))
 
 
 def _metric(problem: Problem) -> Array:
-    r"""$(F F^\top)^{-1}$, `[L S, L S]`; potentials that are fixed do not matter.
+    r"""$(F F^\top)^{-1}$, `[L S, L S]`; entries of fixed potentials are arbitrary.
 
-    $F F^\top$ has the degree of each state on the diagonal, and beside it minus the actions that
-    lead from one state to another.
+    $F F^\top$ has the degrees of the states on its diagonal. Off the diagonal it has minus the
+    number of actions that lead from one state to the other.
     """
     conserved = problem.conserved[..., 0]
     present = problem.present.astype(conserved.dtype)
@@ -66,7 +68,7 @@ def _metric(problem: Problem) -> Array:
 
 
 def _method(metric: Array) -> ProjectedGradient:
-    # The masses of one evaluation are the guess of the next: that saves work in the cones.
+    # The masses of one evaluation are the guess of the next, which saves work in the cones.
     def value_and_gradient(
         potential: Array, problem: Problem, guess: Array
     ) -> tuple[tuple[Array, Array], Array]:
@@ -106,7 +108,7 @@ def solve(
 
     def run(carry: tuple[Array, PyTree]) -> tuple[tuple[Array, PyTree], Array, Array]:
         potential, state = carry
-        # Momentum carries it beyond the solution, and then it circles: it starts anew after 1, 2,
+        # Momentum overshoots and then oscillates around the solution, so it is reset after 1, 2,
         # 4, ... rounds.
         rounds = state.iter_num // ITERATIONS
         anew = (rounds & (rounds - 1)) == 0

@@ -1,12 +1,12 @@
 r"""When a point is close enough to the projection to be returned.
 
-With $r = F q - b$ and potentials that are off by $z$, $\|q - q^*\|^2 \le r^\top z$. In a state that
-something leaves, $z$ exceeds a mean of the next states' by no more than the distance. If all states
-are such, $|z| \le L \|q - q^*\|$, and the distance is at most $L \|r\|_1$.
+With $r = F q - b$ and an error $z$ of the potentials, $\|q - q^*\|^2 \le r^\top z$. In a state with
+outflow, $z$ exceeds a mean over the next states by at most the distance. If all states have
+outflow, $|z| \le L \|q - q^*\|$, and the distance is at most $L \|r\|_1$.
 
-But a state that hardly anything enters and nothing leaves is within the tolerance whatever its
-potential is, if only it is low. Then the distance is larger by the root of what is missing, times
-how far the potential is below that which opens the state.
+But a state with hardly any inflow and no outflow is within the tolerance for every potential that
+is low enough. The distance then grows by the root of the missing flow times the gap between the
+potential and the one that opens the state.
 """
 
 from functools import reduce
@@ -24,14 +24,14 @@ from pdgd_jax.projection.newton._options import NewtonOptions
 
 __all__ = ["accepted", "measured"]
 
-# The residual counts so many times the square of the distance that potentials which are too low
-# may cause, so that it is at most half the root of the tolerance. With more of them, more lanes are
-# solved again by the slow loop: with 4, one or two of a thousand random problems.
+# The residual includes the squared distance that too low potentials may cause, times this factor.
+# With 4, the distance is at most half the root of the tolerance. A larger factor sends more lanes
+# to the slow loop; with 4 it is one or two of a thousand random problems.
 TOO_LOW = 4
 
 
 def _returned_excess(cones: Cones, found: Found) -> Array:
-    """$F q - b$ of what is returned, not of the iterate."""
+    """$F q - b$ of the returned point, not of the iterate."""
     value = positive_part(found.value)
     return excess_of(cones, entries_sum(value), value, found.last)
 
@@ -41,15 +41,15 @@ def _at_least(found: Found, *residuals: Array) -> Found:
 
 
 def measured(cones: Cones, found: Found) -> Found:
-    """With the flow of what is returned in the residual, not that of the iterate."""
+    """The same with a residual that includes the flow of the returned point, not of the iterate."""
     return _at_least(found, jnp.abs(_returned_excess(cones, found)).max((0, 1)))
 
 
 def _examined(problem: Problem, cones: Cones, found: Found) -> Found:
-    """`measured`, and with the error of potentials that are too low, `TOO_LOW` times."""
+    """`measured`, with the error of too low potentials included, times `TOO_LOW`."""
     excess = _returned_excess(cones, found)
     outflow = per_state(found.start.mass, found.last)
-    closed = -excess > outflow  # or nearly: states after it may be closed, too
+    closed = -excess > outflow  # or nearly closed: states after it may be closed as well
 
     def missing(problem: Problem, potential: Array, excess: Array) -> Array:
         rise = opened(problem, potential, jnp.zeros_like(potential[0, 0])) - potential
@@ -69,9 +69,9 @@ def _examined(problem: Problem, cones: Cones, found: Found) -> Found:
 def accepted(
     options: NewtonOptions, problem: Problem, cones: Cones, found: Found, goal: Array
 ) -> Found:
-    """What the local loop found, with a residual above the goal where it is not good enough.
+    """The result of the local loop, with a residual above the goal where it is not good enough.
 
-    It is looked at closely only if some lane is in doubt.
+    The expensive check runs only if some lane needs it.
     """
     reach = 1 + jnp.abs(found.start.potential).max((0, 1))
     doubt = jnp.maximum(found.residual * reach, found.rounding)

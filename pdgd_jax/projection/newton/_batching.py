@@ -1,6 +1,6 @@
-"""Batches of projections: `vmap` of a batch is a larger one, solved in groups of lanes.
+"""Batches of projections: `vmap` of a batch is a larger batch, solved in groups of lanes.
 
-Here a batch has its lanes *first*, as `vmap` gives them.
+Here the lanes of a batch are the *first* axis, as in `vmap`.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ __all__ = ["Lanes", "merging"]
 
 
 class Lanes(NamedTuple):
-    """What a batch of projections is given: every array with one more axis, the lanes."""
+    """The arguments of a batch of projections: every array has an additional axis for the lanes."""
 
     layers: Layers
     target: Array
@@ -32,7 +32,7 @@ class Lanes(NamedTuple):
     tolerance: Array
 
 
-# What solves a batch; so do the functions below, of another.
+# A function that solves a batch. The functions below wrap one into another.
 Batched = Callable[[Lanes], ProjectionResult]
 
 
@@ -41,7 +41,7 @@ def _in_groups(solve: Batched, variables_at_once: int, lanes: Lanes) -> Projecti
     size = max(1, variables_at_once // lanes.target[0].size)
     if num_lanes <= size:
         return solve(lanes)
-    if size == 1:  # an axis of length 1 in the arrays of all groups would cost a copy of them
+    if size == 1:  # an axis of length 1 would cost a copy of all arrays
 
         def single(lane: Lanes) -> ProjectionResult:
             return jax.tree.map(lambda x: x[0], solve(jax.tree.map(lambda x: x[None], lane)))
@@ -49,7 +49,7 @@ def _in_groups(solve: Batched, variables_at_once: int, lanes: Lanes) -> Projecti
         return lax.map(single, lanes)
     num_groups = -(-num_lanes // size)
     size = -(-num_lanes // num_groups)
-    spare = num_groups * size - num_lanes  # the last group is filled up with lanes of the first
+    spare = num_groups * size - num_lanes  # lanes of the first group fill up the last group
 
     def grouped(x: Array) -> Array:
         return jnp.concatenate([x, x[:spare]]).reshape(num_groups, size, *x.shape[1:])
@@ -76,7 +76,7 @@ def merging(solve: Batched, options: NewtonOptions) -> Batched:
         def widen(x: Array, batched: bool) -> Array:
             return x if batched else jnp.broadcast_to(x, (axis_size, *x.shape))
 
-        [lanes_batched] = in_batched  # of the only argument
+        [lanes_batched] = in_batched  # one entry for the single argument
         widened = jax.tree.map(widen, lanes, lanes_batched)
         merged = project_batch(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), widened))
         result = jax.tree.map(lambda x: x.reshape(axis_size, -1, *x.shape[1:]), merged)

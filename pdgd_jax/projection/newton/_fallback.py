@@ -1,4 +1,4 @@
-"""The globalised loop, for lanes in which local steps do not lead to the solution."""
+"""The globalised loop, for lanes in which local steps do not reach the solution."""
 
 from typing import NamedTuple
 
@@ -30,7 +30,7 @@ __all__ = ["in_double"]
 def _globalised(
     options: NewtonOptions, problem: Problem, tolerance: Array, lanes: Array, before: Found
 ) -> Found:
-    """Newton on the dual with open states and exact cones, in these lanes.
+    """Newton's method on the dual with open states and exact cones, in these lanes.
 
     Each step begins at `before.start` or where the last one ended.
     """
@@ -56,7 +56,7 @@ def _globalised(
     first = unevaluated(cones, before.start, before.iterations)
     search = Search(
         iterate=first,
-        value=jnp.full_like(tolerance, jnp.inf),  # so that the first evaluation is a descent
+        value=jnp.full_like(tolerance, jnp.inf),  # so that the first evaluation counts as descent
         least=first.residual,
         length=jnp.ones_like(tolerance),
     )
@@ -75,11 +75,11 @@ class _Rounds(NamedTuple):
 def _from_anywhere(
     options: NewtonOptions, problem: Problem, goal: Array, local: Found, lanes: Array
 ) -> Found:
-    r"""Globalised steps in these lanes, whatever the local ones began with; others mean nothing.
+    r"""Globalised steps in these lanes from a cold start; the results of other lanes are undefined.
 
-    Every round but the first begins where the last one ended, with its potentials moved into the
-    target: adding $F^\top y$ to it does not change the projection, as $F q = b$ is given. What is
-    left of potentials and dual is small, and so is its rounding.
+    Every round but the first begins where the last one ended, with the potentials moved into the
+    target. Adding $F^\top y$ to the target does not change the projection, since $F q = b$ is
+    fixed. The remaining potentials and the dual are small, and so is their rounding error.
     """
 
     def undone(rounds: _Rounds) -> Array:
@@ -115,26 +115,26 @@ def in_double(
     local: Found,
     lanes: Array,
 ) -> Found:
-    """Globalised steps in double precision, also for a caller that has not enabled it.
+    """Globalised steps in double precision, even if the caller has not enabled it.
 
-    In single precision the line search is blind long before the end. It is rare enough for an
-    accelerator on which double precision is slow.
+    In single precision, rounding stops the line search long before the end. The loop runs rarely
+    enough for accelerators on which double precision is slow.
 
     Args:
-      options: of the solver.
+      options: the options of the solver.
       problem: the batch.
-      cones: the same, in the other layout.
+      cones: the same batch in the other layout.
       goal: `[B]`, the residual to reach.
-      local: what the local loop found; it is kept in the other lanes.
-      lanes: `[B]`, those that are to be solved.
+      local: the result of the local loop; the other lanes keep it.
+      lanes: `[B]`, the lanes to solve.
     """
     if goal.dtype == jnp.float64:
         return select(lanes, _from_anywhere(options, problem, goal, local, lanes), local)
     with jax.enable_x64(True):
         wide, wide_goal, wide_local = cast((problem, goal, local), jnp.float64)
-        # Distributions to the rounding of this precision, without which it does not converge.
+        # Normalise again in double precision; without it the loop does not converge.
         total = entries_sum(wide.center)
         wide = wide._replace(center=wide.center / jnp.where(total > 0, total, 1)[None])
-        # Rounding what was found to single precision adds to its residual.
+        # Rounding the result to single precision increases its residual.
         found = _from_anywhere(options, wide, wide_goal / 10, wide_local, lanes)
     return select(lanes, measured(cones, cast(found, goal.dtype)), local)

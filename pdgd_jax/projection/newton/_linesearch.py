@@ -1,4 +1,4 @@
-"""How long a globalised Newton step may be."""
+"""The line search of globalised Newton steps."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ __all__ = ["Search", "Step", "dual_value", "judged"]
 
 
 class Search(NamedTuple):
-    """Where a line search stands."""
+    """The state of a line search."""
 
     iterate: Iterate  # the last point that was accepted
     value: Array  # [B], of the dual there
@@ -35,22 +35,23 @@ def dual_value(iterate: Iterate) -> Array:
 
 
 def judged(search: Search, step: Step, trial: Iterate, moving: Array) -> Search:
-    """The search after a trial, which is accepted or, in the next step, shortened.
+    """The search after a trial step, which is accepted or shortened.
 
-    Accepted is a step that descends; or that halves the least residual so far, which is seen where
-    rounding hides the descent, and cannot happen without end; or that is too short to matter.
+    A step is accepted if it descends, if it halves the smallest residual so far, or if it is too
+    short to matter. The second test works even where rounding hides the descent, and can succeed
+    only finitely often.
 
     Args:
-      search: before the trial.
-      step: what led to it.
+      search: the search before the trial.
+      step: the trial step.
       trial: the iterate at its end.
-      moving: `[B]`, the lanes in which there was a step; in others the trial is the iterate.
+      moving: `[B]`, the lanes that made a step; in the others the trial is the iterate.
     """
     iterate, value, least, length = search
     trial_value = dual_value(trial)
     rise = trial_value - value
-    # What rounding may add to the dual. Below it no descent can be seen, but whether the slope has
-    # fallen to half, as it does only near or before the lowest point.
+    # The rounding error of the dual. A smaller descent is invisible. But one can see whether the
+    # slope has fallen to half, as it does only near or before the lowest point.
     rounding = 4 * jnp.finfo(value.dtype).eps * (1 + jnp.abs(value))
     flatter = (trial.gradient * step.change).sum((0, 1)) <= -step.slope / 2
     accept = (
@@ -59,7 +60,7 @@ def judged(search: Search, step: Step, trial: Iterate, moving: Array) -> Search:
         | (trial.residual <= least / 2)
         | (length < 1e-10)
     )
-    # The minimiser of the parabola through what is known, safeguarded.
+    # The minimiser of the interpolating parabola, safeguarded.
     shorter = length * jnp.clip(-step.slope / (2 * (rise - step.slope)), 0.05, 0.5)
     return Search(
         iterate=select(accept | ~moving, trial, iterate._replace(iterations=trial.iterations)),

@@ -11,20 +11,20 @@ loops solve it:
 
 1. **Local** (`_iteration.py`): the masses of the cones are unknowns beside $y$, eliminated by a
    Schur complement. Each step fixes the linear pieces at the current $(y, s)$ and solves the linear
-   system of these pieces: one classification and one block tridiagonal solve, no line search. It is
-   a Newton method on a piecewise linear system, so that it ends exactly once the pieces are right;
-   from a warm start (`_start.py`) that takes a few steps, most of them in single precision if the
-   problem is not small. `_acceptance.py` judges what it ends with.
-2. **Globalised** (`_fallback.py`): exact cone projections, potentials at which something can leave
-   every state, so that the Hessian is regular, and steps that are shortened until $f$ decreases
-   (`_linesearch.py`). It runs only if the first left a lane undone, and begins without potentials,
-   whatever the warm start was. From time to time the potentials move into the target, which leaves
-   the projection as it is, so that rounding is that of $v + F^\top y$, not of $y$. It converges for
-   targets of up to $10^4$, and computes in double precision even if what is projected does not.
+   system of these pieces: one classification and one block tridiagonal solve, no line search. This
+   is Newton's method on a piecewise linear system, so it ends with the exact solution once the
+   pieces are right. From a warm start (`_start.py`) that takes a few steps, most of them in single
+   precision unless the problem is small. `_acceptance.py` judges the result.
+2. **Globalised** (`_fallback.py`): exact cone projections, potentials at which every state has
+   outflow, so that the Hessian is regular, and steps that are shortened until $f$ decreases
+   (`_linesearch.py`). It runs only if the local loop left a lane unsolved, and ignores the warm
+   start. From time to time the potentials move into the target. The projection stays the same, and
+   the rounding error becomes that of $v + F^\top y$ instead of $y$. The loop converges for targets
+   of up to $10^4$, and computes in double precision even for single precision input.
 
-Everything is written for a batch, with the lanes as the *last* axis, and `vmap` of a projection is
-a larger batch (`_batching.py`). Hence "every lane is done" is one number, loops stop and branches
-are skipped for real, and every elementwise loop of the compiled program runs over contiguous lanes.
+Everything is written for a batch with the lanes as the *last* axis, and `vmap` of a projection is a
+larger batch (`_batching.py`). "Every lane is done" is therefore a single number: loops stop and
+branches are skipped, and every elementwise loop of the compiled program runs over contiguous lanes.
 """
 
 from functools import cache, partial
@@ -51,13 +51,13 @@ from pdgd_jax.projection.newton._start import WarmStart, init, mean_target, pred
 __all__ = ["make_solver", "solver"]
 
 # The distance to the projection is at most L times the sum of the residuals of all states, and half
-# the root of the tolerance where nothing leaves some state (`_acceptance.py`): 1e-6 keeps it below
+# the root of the tolerance if some state has no outflow (`_acceptance.py`): 1e-6 keeps it below
 # 1e-3.
 TOLERANCE = (1e-6, 1e-9)  # in float32 and float64
 
 
 class Prepared(NamedTuple):
-    """A batch as the loops take it."""
+    """A batch in the form that the loops use."""
 
     problem: Problem
     cones: Cones
@@ -66,7 +66,7 @@ class Prepared(NamedTuple):
 
 
 def prepare(lanes: Lanes) -> Prepared:
-    """The problem in both layouts, where to start, and the residual to reach; lanes last."""
+    """The problem in both layouts, the start, and the residual to reach; lanes last."""
     problem = Problem.of(
         state_mask=lanes.layers.state_mask,
         action_mask=lanes.layers.action_mask,
@@ -82,7 +82,7 @@ def prepare(lanes: Lanes) -> Prepared:
         target=start.target.reshape(-1),
         last=start.last,
     )
-    goal = jnp.minimum(lanes.tolerance, 1)  # more than all the mass would ask for nothing
+    goal = jnp.minimum(lanes.tolerance, 1)  # the unit mass satisfies any larger tolerance
     return Prepared(
         problem=problem,
         cones=Cones.of(problem),
@@ -94,7 +94,7 @@ def prepare(lanes: Lanes) -> Prepared:
 def _find(
     options: NewtonOptions, problem: Problem, cones: Cones, start: Guess, goal: Array
 ) -> Found:
-    """Local and, where these leave lanes undone, globalised steps."""
+    """Local steps, then globalised steps in the lanes that are not solved."""
     found = local(options, cones, start, goal)
     found = accepted(options, problem, cones, found, goal)
     lanes = ~found.within(goal)
@@ -110,9 +110,9 @@ def _find(
     )
 
 
-@partial(jax.jit, static_argnames="options")  # for its cache: `vmap` and platforms trace it anew
+@partial(jax.jit, static_argnames="options")  # for its cache: `vmap` would trace it again
 def project_lanes(options: NewtonOptions, lanes: Lanes) -> ProjectionResult:
-    """Project all lanes, which are the first axis of everything here."""
+    """Project all lanes; they are the first axis of every argument and result."""
     lanes_last = jax.tree.map(partial(jnp.moveaxis, source=0, destination=-1), lanes)
     problem, cones, before, goal = fence(prepare, lanes_last)
     target = fence(mean_target, cones)
@@ -143,14 +143,14 @@ def project_lanes(options: NewtonOptions, lanes: Lanes) -> ProjectionResult:
         ),
         info=ProjectionInfo(
             residual=jnp.where(sound, jnp.maximum(found.residual, found.rounding), jnp.nan),
-            # A lane never evaluated stands at -1.
+            # A lane that was never evaluated has -1.
             iterations=rough_steps + jnp.maximum(found.iterations, 0),
             converged=converged & sound,
         ),
     )
 
 
-@cache  # for `jit`, which knows what it has traced by the function
+@cache  # one function per options: the cache of `jit` is keyed by the function
 def _project_batch(options: NewtonOptions) -> Batched:
     return merging(partial(project_lanes, options), options)
 
@@ -187,10 +187,10 @@ def _solve(
 def make_solver(options: NewtonOptions = DEFAULT) -> Solver:
     """The Newton solver with other options.
 
-    Equal options give the same solver, so that what was compiled with it is used again.
+    Equal options give the same solver, so that compiled programs are reused.
 
     Args:
-      options: what to change.
+      options: the options.
 
     Example:
       >>> from pdgd_jax.projection.newton import NewtonOptions, make_solver, solver

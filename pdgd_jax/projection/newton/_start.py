@@ -1,4 +1,4 @@
-"""Where the local loop begins: warm starts, the prediction from them, single-precision steps."""
+"""The start of the local loop: warm starts, predictions from them, single-precision steps."""
 
 from typing import NamedTuple, TypeVar
 
@@ -22,12 +22,12 @@ Tree = TypeVar("Tree")
 
 
 class WarmStart(NamedTuple):
-    """What the next projection of a sequence starts from: a solution, and what it was for.
+    """A start for the next projection of a sequence: a solution and its target.
 
     Attributes:
       potential: `[L, S]`, $y$.
       mass: `[C]`, $q(x, a)$ of every cone (see `_layout.py`); 0 where it is not known.
-      gain: `[C]`, by how much the mass grows with the target; 0 where it is not known.
+      gain: `[C]`, the derivative of the mass with respect to the target; 0 where it is not known.
       target: `[C]`, the mean target of every cone.
       last: `[S, A]`, the target of the last layer.
     """
@@ -40,7 +40,7 @@ class WarmStart(NamedTuple):
 
 
 def init(layers: Layers, dtype: DTypeLike) -> WarmStart:
-    """No potential, and masses and pieces that are not known."""
+    """Zero potentials, unknown masses and pieces."""
     L, S, A = layers.shape
     num_cones = A + (max(L, MIN_LAYERS) - 2) * S * A
     return WarmStart(
@@ -55,24 +55,24 @@ def init(layers: Layers, dtype: DTypeLike) -> WarmStart:
 def mean_target(cones: Cones) -> Array:
     """The mean target of every cone, `[C B]`."""
     present = cones.target > ABSENT / 2
-    ones = jnp.ones_like(cones.target)  # of the target's type, whatever the default one is
+    ones = jnp.ones_like(cones.target)  # in the precision of the target
     total, count = (entries_sum(jnp.where(present, x, 0)) for x in (cones.target, ones))
     return total / jnp.maximum(count, 1)
 
 
 def predict(cones: Cones, before: WarmStart, target: Array, *, response: float) -> Guess:
-    r"""A start for this target from the solution for another, without a system to be solved.
+    r"""Predict a start for this target from the solution for another, without a linear system.
 
-    Near that solution a cone's mass is linear in its target, here in the mean over the entries.
-    What a state would send out less than before, its potential makes up for, in part, and all
-    states of the layers before it move along by the mean over the flow, which leaves their cones
-    as they are.
+    Near the old solution the mass of a cone is linear in its target, here in the mean over its
+    entries. If the outflow of a state would fall, its potential makes up for part of the loss. All
+    states of earlier layers move by the flow-weighted mean of these changes, which leaves their
+    cones unchanged.
 
     Args:
-      cones: of the new problem.
+      cones: the new problem.
       before: the old solution, with the lanes last.
       target: `[C B]`, the mean target of every new cone.
-      response: the part of the loss that is made up for.
+      response: the part of the loss that the potentials make up for.
     """
     y = before.potential
     occupancy = positive_part(before.last + y[-1][:, None])
@@ -93,7 +93,7 @@ def predict(cones: Cones, before: WarmStart, target: Array, *, response: float) 
 
 
 def cast(tree: Tree, dtype: DTypeLike) -> Tree:
-    """The same with its floating point numbers in another precision."""
+    """The same tree with its floating point arrays in another precision."""
 
     def in_dtype(x: Array) -> Array:
         return x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x
@@ -114,10 +114,10 @@ class _Rough(NamedTuple):
 
 
 def roughly(options: NewtonOptions, cones: Cones, start: Guess) -> tuple[Guess, Array]:
-    """Local steps in single precision, which take 0.6 of the time, and how many.
+    """Take local steps in single precision, each in 0.6 of the time, and count them.
 
-    The last of them begins near the solution, or the budget ends. A lane in which single precision
-    overflows keeps its start.
+    The loop ends with a step that begins near the solution, or after a fixed number of steps. A
+    lane in which single precision overflows keeps its start.
     """
     each = start.potential[0, 0]  # [B]
     none = jnp.zeros_like(each, jnp.int32)
