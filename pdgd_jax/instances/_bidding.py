@@ -16,12 +16,12 @@ def bidding(
     rewards: str = "bernoulli",
     constraints: str = "bernoulli",
 ) -> CMDP:
-    """Bids in a sequence of first-price auctions, with a budget to be kept on average.
+    """Bids in a sequence of first-price auctions, with a budget to keep on average.
 
     The state is how heated the market is (4 levels), the action a bid (0, 1/4, ..., 1). A bid wins
-    more often in a calm market; a win earns the item's value, 1 in every market, costs the bid,
-    and heats the market, while a loss cools it. Winning early therefore makes the later auctions
-    dearer: pacing pays even before the budget binds.
+    more often in a calm market. A win earns the item's value, which is 1, costs the bid, and heats
+    the market; a loss cools it. Early wins therefore make later auctions more expensive, and pacing
+    pays even before the budget binds.
 
     Default: sizes (1, 3, 4, 4, 4, 1), A = 5, m = 1; OPT = 2.2081,
     without constraints 4.7592, rho = 0.8000.
@@ -30,7 +30,7 @@ def bidding(
       horizon: auctions of an episode.
       budget: to be spent on average in an episode.
       rewards: the kind of process (`pdgd_jax.processes.KINDS`).
-      constraints: likewise.
+      constraints: the kind of process.
     """
     heat = np.arange(4)
     bids = np.arange(5) / 4

@@ -1,4 +1,4 @@
-"""What the instances share: budgets as constraints, and checks of options."""
+"""Tools that the instances share: budgets as constraints, and checks of options."""
 
 import numpy as np
 from jaxtyping import ArrayLike
@@ -9,13 +9,13 @@ from pdgd_jax.models import LayeredMDP
 
 __all__ = ["MOST_EPISODES", "at_most", "check_size"]
 
-MOST_EPISODES = 2**31 - 1  # they are counted in 32 bits
+MOST_EPISODES = 2**31 - 1  # episodes are counted in 32 bits
 
 
 def check_size(layers: int, states: int, actions: int, constraints: int = 1) -> None:
-    """Refuse, before anything is made, an instance that does not fit into memory."""
+    """Raise, before anything is built, if an instance does not fit into memory."""
     pairs = layers * states * actions
-    # Four arrays like the transitions are there at once, and half a dozen like the constraints.
+    # Four arrays of the size of the transitions exist at once, and six like the constraints.
     needed = 8 * pairs * (4 * states + 6 * constraints)
     check_memory(
         f"an instance of {layers:,} layers with up to {states:,} states and {actions:,} actions",
@@ -26,13 +26,13 @@ def check_size(layers: int, states: int, actions: int, constraints: int = 1) -> 
 def at_most(mdp: LayeredMDP, cost: ArrayLike, budget: float, name: str = "budget") -> NDArray:
     r"""The constraint "an episode costs at most `budget` on average", `[L, S, A]`.
 
-    Every layer carries the unit mass, so that $g = c - b/L$ has $g^\top q = c^\top q - b$.
+    Every layer carries unit mass, so that $g = c - b/L$ has $g^\top q = c^\top q - b$.
 
     Args:
       mdp: the MDP.
       cost: `[L, S, A]`, in [0, 1].
       budget: $b$, in [0, L].
-      name: of the option, for errors.
+      name: the name of the option, for errors.
     """
     mask = np.asarray(mdp.layers.action_mask)
     num_layers = len(mdp.layers.sizes) - 1

@@ -27,9 +27,9 @@ def grid(
 ) -> CMDP:
     """A robot crosses a slippery grid to a goal that pays every step, past hazards.
 
-    It starts in the top left corner and the goal is the top right one. A move goes astray to
-    either side with probability `slip`; walls stop it. The expected steps on hazards are to stay
-    below `budget`. The short way leads through the hazards and the safe one all around them: the
+    It starts in the top left corner, and the goal is the top right corner. A move slips to one of
+    the two sides with probability `slip`; walls stop it. The expected number of steps on hazards
+    must stay below `budget`. The short way leads through the hazards, the safe way around them. The
     optimum mixes the two, so that no deterministic policy is optimal.
 
     Default: sizes (1, 3, 6, 10, 13, 15, 16, 16, 16, 1), A = 4, m = 1; OPT = 1.8704,
@@ -40,10 +40,10 @@ def grid(
       columns: of the grid.
       hazards: cells as (row, column).
       horizon: steps of an episode.
-      slip: probability of going astray, half to either side.
-      budget: expected steps on hazards of an episode.
+      slip: probability of slipping, half to either side.
+      budget: expected steps on hazards in an episode, at most.
       rewards: the kind of process (`pdgd_jax.processes.KINDS`).
-      constraints: likewise.
+      constraints: the kind of process.
     """
     shape = (whole_number("rows", rows, 1), whole_number("columns", columns, 1))
     N = rows * columns

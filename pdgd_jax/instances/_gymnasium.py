@@ -1,4 +1,4 @@
-"""Gymnasium's toy-text environments, and any other with a transition table."""
+"""Gymnasium's toy-text environments, and any other environment with a transition table."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -18,15 +18,15 @@ Cost = Callable[[int, int, int, float, bool], float]
 class ImportedCMDP(NamedTuple):
     """A Gymnasium environment as a CMDP.
 
-    The environment's rewards are mapped to [0, 1] by (r - low) / (high - low), in every one of the
-    `horizon` steps; `cmdp.units` undoes it.
+    The environment's rewards are mapped to [0, 1] by (r - low) / (high - low) in each of the
+    `horizon` steps; `cmdp.units` is the inverse map.
 
     Attributes:
-      cmdp: the CMDP; its `mdp` is an `UnrolledMDP` over the environment's states and one more,
-        the last, in which the episode is over.
-      low: the smallest reward of the environment (0 if all are larger: nothing is earned after
-        the end).
-      high: the largest reward, 0 if all are smaller.
+      cmdp: the CMDP; its `mdp` is an `UnrolledMDP` over the environment's states and one more
+        state at the end, in which the episode is over.
+      low: the smallest reward of the environment, or 0 if all are larger, since nothing is earned
+        after the end.
+      high: the largest reward, or 0 if all are smaller.
     """
 
     cmdp: CMDP
@@ -35,18 +35,18 @@ class ImportedCMDP(NamedTuple):
 
 
 def mishap_of(env: Any) -> Cost:
-    """What goes wrong in an environment that Gymnasium ships: 1 for such a step, 0 for others.
+    """The cost of a mishap in one of Gymnasium's own environments: 1 for a mishap, otherwise 0.
 
-    FrozenLake: falling into a hole. CliffWalking: stepping off the cliff, which throws the walker
-    back to the start; reaching the goal costs nothing, though it earns as little as any step. Taxi:
-    an illegal pick-up or drop-off. All their variants are known by their class, slippery or not and
-    whatever the map.
+    In FrozenLake a mishap is a fall into a hole. In CliffWalking it is a step off the cliff, which
+    moves the walker back to the start; reaching the goal costs nothing, although it earns as little
+    as any step. In Taxi it is an illegal pick-up or drop-off. All variants and maps of these
+    environments are recognised by their class.
 
     Args:
       env: the environment.
 
     Raises:
-      ValueError: for any other: what a mishap is there is not for us to guess.
+      ValueError: for any other environment, where the definition of a mishap is unknown.
     """
     env = env.unwrapped
     classes = {cls.__name__ for cls in type(env).__mro__}
@@ -77,17 +77,18 @@ def from_gymnasium(
 
     Args:
       env: the environment, or the name of one for `gymnasium.make`.
-      horizon: decisions of an episode. What ends earlier in Gymnasium waits in a last state.
-      budget: the expected total cost of an episode, at most.
-      cost: of a step, in [0, 1], given state, action, next state, reward and whether it ended; or a
-        number: a step that earns so little, or less, costs 1 and others nothing. By default what
-        `mishap_of` knows about the environment.
+      horizon: decisions of an episode. An episode that ends earlier in Gymnasium waits in a last
+        state.
+      budget: the largest expected total cost of an episode.
+      cost: a function that gives the cost of a step, in [0, 1], from the state, the action, the
+        next state, the reward and whether the episode ended. Or a number: steps that earn at most
+        this cost 1 and others 0. `mishap_of(env)` by default.
       rewards: the kind of process (`pdgd_jax.processes.KINDS`) around the expected rewards.
-      constraints: likewise.
+      constraints: the kind of process around the expected costs.
 
     Raises:
-      ValueError: if the environment has no table or steps otherwise than its table says, no cost
-        is known, or one is out of range.
+      ValueError: if the environment has no table or does not follow it, no cost is known, or one is
+        out of range.
     """
     if isinstance(env, str):
         env = _gymnasium_make(env)
@@ -147,11 +148,11 @@ def gymnasium(
 ) -> CMDP:
     """A Gymnasium toy-text environment: reach the goal, with few mishaps.
 
-    The table of the environment, unrolled over `horizon` steps; a mishap is a hole of FrozenLake, a
-    fall off the cliff of CliffWalking (which earns -100, so that the best walker stays away from it
-    whatever the budget), an illegal pick-up or drop-off of Taxi. `from_gymnasium` takes a cost of
-    your own. Rewards are rescaled to [0, 1], and reported in the environment's own units too.
-    Needs the extra `gym`.
+    The table of the environment is unrolled over `horizon` steps. A mishap is a hole in FrozenLake,
+    a fall off the cliff in CliffWalking (which earns -100, so that the best walker avoids it for
+    any budget), or an illegal pick-up or drop-off in Taxi. `from_gymnasium` accepts any other cost.
+    Rewards are rescaled to [0, 1], and reported in the environment's units as well. Needs the extra
+    `gym`.
 
     Default: sizes (1, 3, 6, 9, 11, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 1), A = 4, m = 1;
     OPT = 0.1194, without constraints 0.1324, rho = 0.0300.
@@ -160,10 +161,10 @@ def gymnasium(
       env: the environment's name.
       horizon: steps of an episode.
       budget: expected mishaps of an episode, at most.
-      cost: a step that earns so little, or less, is a mishap instead; needed for environments other
-        than these three.
+      cost: a number: steps that earn at most this are mishaps instead; needed for environments
+        other than these three.
       rewards: the kind of process (`pdgd_jax.processes.KINDS`).
-      constraints: likewise.
+      constraints: the kind of process.
     """
     imported = from_gymnasium(
         env,

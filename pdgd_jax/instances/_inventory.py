@@ -20,21 +20,21 @@ def inventory(
 ) -> CMDP:
     """A shop orders stock each day: sell much, store little, and have few deliveries.
 
-    The state is the stock (0 to `capacity`), the action an order of 0 to 3 units that arrives at
-    once (what does not fit is lost), and demand is 0 to 3. Reward is the share of the largest
-    demand that is sold. Two constraints pull against each other: few deliveries mean large ones,
-    which fill the shelf.
+    The state is the stock (0 to `capacity`). The action is an order of 0 to 3 units, which arrives
+    at once (units that do not fit are lost). Demand is 0 to 3. The reward is the number of units
+    sold, as a share of the largest demand. The two constraints conflict: few deliveries mean large
+    ones, which fill the shelf.
 
     Default: sizes (1, 5, 5, 5, 5, 1), A = 4, m = 2; OPT = 1.6715,
     without constraints 2.1667, rho = 0.5190.
 
     Args:
-      capacity: of the shelf.
+      capacity: units that fit on the shelf.
       horizon: days of an episode.
       holding_budget: expected sum over days of (stock left) / capacity.
       delivery_budget: expected number of days with a delivery.
       rewards: the kind of process (`pdgd_jax.processes.KINDS`).
-      constraints: likewise.
+      constraints: the kind of process.
     """
     check_size(horizon, whole_number("capacity", capacity, 1) + 1, 4, 2)
     stock = np.arange(capacity + 1)

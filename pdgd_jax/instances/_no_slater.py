@@ -19,12 +19,12 @@ def no_slater(
     rewards: str = "bernoulli",
     constraints: str = "bernoulli",
 ) -> CMDP:
-    """A random CMDP that can be satisfied, but with no margin at all: rho = 0.
+    """A random CMDP whose constraints can be met, but without any margin: rho = 0.
 
-    The first half of the actions are free and the others, which pay about twice as much, have a
-    positive expected violation. Nothing is ever gained back, so that every early mistake stays in
-    the sum. Slater's condition fails, multipliers have no bound, and the paper's guarantee is
-    T^(3/4) instead of T^(1/2).
+    The first half of the actions are free. The others pay about twice as much, but have a positive
+    expected violation. No action makes up for it, so that every early mistake stays in the sum.
+    Slater's condition fails, multipliers have no bound, and the paper's guarantee is T^(3/4)
+    instead of T^(1/2).
 
     Default: sizes (1, 3, 3, 1), A = 4, m = 1; OPT = 1.2736,
     without constraints 2.1828, rho = 0.0000.
@@ -34,9 +34,9 @@ def no_slater(
       num_actions: actions of every state, at least 2.
       seed: of the instance.
       rewards: the kind of process (`pdgd_jax.processes.KINDS`).
-      constraints: likewise. "adaptive" and "corrupted" make rho negative, as far as it is known
-        before a run, and so do "phases" and "drift" with fewer than 4 actions; from 4 on there are
-        two free actions that these move against each other, which cancels, and rho stays 0.
+      constraints: the kind of process. With "adaptive" and "corrupted" the rho that is known before
+        a run is negative, and so it is with "phases" and "drift" for fewer than 4 actions. From 4
+        actions on two free actions move in opposite directions and cancel, and rho stays 0.
     """
     whole_number("num_actions", num_actions, 2)
     rng = np.random.default_rng(whole_number("seed", seed, 0))

@@ -1,4 +1,4 @@
-"""Options of an instance, checked against what its builder says it takes."""
+"""Options of an instance, checked against the annotations of its builder."""
 
 import inspect
 import math
@@ -27,19 +27,19 @@ def kind_of(builder: Callable[..., object], option: str) -> Any:
     """The annotation of an option; `Any` if there is none, or none that can be read."""
     try:
         return typing.get_type_hints(builder).get(option, Any)
-    except Exception:  # a name of a user's annotation that does not exist at run time
+    except Exception:  # a user's annotation may name something that does not exist at run time
         return Any
 
 
 def takes_text(kind: Any) -> bool:
-    """Whether a word of the command line is meant as it stands."""
+    """Whether an option takes a word of the command line as text, without conversion."""
     return kind is str or any(takes_text(part) for part in _alternatives(kind))
 
 
 def value_of(builder: Callable[..., object], name: str, option: str, value: object) -> object:
-    """An option as its annotation has it: 1e4 is a whole number, and 5 a sequence of one.
+    """Convert an option to its annotated type: 1e4 to a whole number, 5 to a sequence of one.
 
-    What is not annotated, or not as a number, text or a sequence of these, is left alone.
+    Values of other types, or without an annotation, are left unchanged.
 
     Raises:
       ValueError: one sentence that names the instance, the option, and what is wrong.
@@ -60,7 +60,7 @@ def value_of(builder: Callable[..., object], name: str, option: str, value: obje
 
 
 def written(value: object) -> str:
-    """A value as one writes it on the command line."""
+    """A value in the syntax of the command line."""
     if isinstance(value, list | tuple) and value:
         return ",".join(_inner(entry) for entry in value) + "," * (len(value) == 1)
     return str(value)
@@ -71,7 +71,7 @@ def _inner(value: object) -> str:
 
 
 class _UnfitError(Exception):
-    """The part of a value that is not as it should be."""
+    """Carries the part of a value that does not fit."""
 
     def __init__(self, culprit: object) -> None:
         super().__init__(culprit)
@@ -80,7 +80,7 @@ class _UnfitError(Exception):
 
 def _as(kind: Any, value: Any) -> Any:
     if isinstance(value, np.generic) or (hasattr(value, "ndim") and np.ndim(value) == 0):
-        value = value.item()  # a number of NumPy or JAX is a number
+        value = value.item()  # a scalar of NumPy or JAX
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if kind in (int, float):
         return _as_number(kind, value)
@@ -113,7 +113,7 @@ def _as_number(kind: type[int] | type[float], value: object) -> int | float:
         raise _UnfitError(value)
     try:
         finite = math.isfinite(value)
-    except OverflowError:  # an integer beyond every float
+    except OverflowError:  # an integer too large for a float
         finite = kind is int
     if not finite or (kind is int and value != int(value)):
         raise _UnfitError(value)
@@ -124,17 +124,17 @@ def _as_sequence(parts: tuple[Any, ...], value: Any) -> Any:
     if isinstance(value, str):
         if "," not in value:
             raise _UnfitError(value)
-        value = value.split(",")  # of which not every part is a number: one is to blame
+        value = value.split(",")  # not all parts are numbers; find the wrong one
         value = [int(part) if part.strip().isdigit() else part for part in value]
     if isinstance(value, np.ndarray) or (hasattr(value, "tolist") and np.ndim(value)):
         value = value.tolist()
     several = [part for part in parts if part is not Ellipsis]
     if not isinstance(value, Sequence):
-        # A sequence of numbers of which there is one: `--sizes 1`.
+        # A sequence with a single number, such as `--sizes 1`.
         if len(several) != 1 or several[0] not in (int, float):
             raise _UnfitError(value)
         value = (value,)
-    if len(several) > 1 or (parts and parts[0] == ()):  # so many entries, each of its own kind
+    if len(several) > 1 or (parts and parts[0] == ()):  # a fixed number of typed entries
         if len(value) != len(several):
             raise _UnfitError(value)
         return tuple(_as(part, entry) for part, entry in zip(several, value, strict=True))

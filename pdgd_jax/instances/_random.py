@@ -25,12 +25,12 @@ def random(
     rewards: str = "bernoulli",
     constraints: str = "bernoulli",
 ) -> CMDP:
-    """A random CMDP in the manner of Garnet, with costs that go along with rewards.
+    """A random CMDP in the manner of Garnet, with costs that correlate with rewards.
 
-    Every state and action leads to `branching` random states of the next layer, and earns a
-    uniform reward. Each cost is two thirds that reward and one third noise, so that greed is
-    expensive; the budgets lie between the cost of the most careful policy (`tightness` 0: no margin
-    left) and of the greediest (1: nothing binds). The workhorse: any size, any number of
+    Every state and action leads to `branching` random states of the next layer and earns a uniform
+    reward. Each cost is two thirds of that reward plus one third noise, so that greed is expensive.
+    The budgets lie between the cost of the most careful policy (`tightness` 0: no margin is left)
+    and that of the greediest (1: nothing binds). This is the workhorse: any size, any number of
     constraints, every setting of the paper.
 
     Default: sizes (1, 4, 4, 4, 1), A = 3, m = 1; OPT = 2.4502,
@@ -44,7 +44,7 @@ def random(
       tightness: where the budgets lie, from 0 to 1.
       seed: of the instance.
       rewards: the kind of process (`pdgd_jax.processes.KINDS`).
-      constraints: likewise.
+      constraints: the kind of process.
     """
     m = whole_number("num_constraints", num_constraints, 1)
     share = fraction("tightness", tightness)
@@ -72,7 +72,7 @@ def _garnet(
     num_constraints: int = 1,
 ) -> LayeredMDP:
     whole_number("num_actions", num_actions, 1)
-    if len(sizes) > 1 and min(sizes) > 0:  # what else is wrong with them is said by Layers
+    if len(sizes) > 1 and min(sizes) > 0:  # otherwise Layers raises the error
         check_size(len(sizes) - 1, max(sizes), num_actions, num_constraints)
     layers = Layers.from_sizes(sizes, num_actions)
     L, S, A = layers.shape

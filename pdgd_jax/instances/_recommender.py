@@ -1,4 +1,4 @@
-"""Recommendations that must be diverse."""
+"""Recommendations that must be harmless and teach a little."""
 
 import numpy as np
 
@@ -20,9 +20,9 @@ def recommender(
     """A recommender keeps a user engaged without showing offensive items, and teaches a little.
 
     The state is the user's engagement (4 levels), the action the kind of item: educational, light,
-    provocative or outright offensive. The spicier the item the more clicks and the more engagement
-    now; offence is counted by expected reports, the second constraint asks for a number of
-    educational items. The constraints are of opposite sign, one a ceiling and one a floor.
+    provocative or offensive. The spicier the item, the more clicks and the more engagement. The
+    first constraint limits the expected number of reports, a measure of offence. The second asks
+    for a number of educational items. One is an upper limit, the other a lower limit.
 
     Default: sizes (1, 3, 4, 4, 4, 1), A = 4, m = 2; OPT = 1.3251,
     without constraints 2.4119, rho = 0.3000.
@@ -32,10 +32,10 @@ def recommender(
       offence_budget: expected number of reports, at most.
       education_target: expected number of educational items, at least.
       rewards: the kind of process (`pdgd_jax.processes.KINDS`).
-      constraints: likewise.
+      constraints: the kind of process.
     """
     engagement = np.arange(4)
-    up = np.array([0.15, 0.35, 0.55, 0.7])  # chance that an item raises the engagement
+    up = np.array([0.15, 0.35, 0.55, 0.7])  # the chance that an item raises engagement
     down = np.array([0.35, 0.2, 0.2, 0.25])
     P = (
         up[:, None] * np.eye(4)[np.minimum(engagement + 1, 3)][:, None, :]
@@ -52,7 +52,7 @@ def recommender(
     G = np.stack(
         [
             at_most(mdp, mdp.from_flat(reports), offence_budget, "offence_budget"),
-            # "at least" is "at most" of the items that do not teach.
+            # "At least" of the educational items means "at most" of the others.
             at_most(mdp, mdp.from_flat(1 - teaches), horizon - education_target),
         ]
     )

@@ -29,15 +29,16 @@ INSTANCES = Registry[Builder]("instance", group="pdgd_jax.instances")
 def register(name: str, builder: Builder) -> None:
     """Make a CMDP available as `make(name)`, here and on the command line.
 
-    An installed package does so without a call: by an entry point of the group
-    `pdgd_jax.instances`, whose name is that of the instance and whose object is the builder.
+    An installed package needs no call: it declares an entry point of the group
+    `pdgd_jax.instances`. The name of the entry point is that of the instance, its object the
+    builder.
 
     Args:
       name: a new name.
-      builder: a function with keyword options, all with defaults, that returns a `CMDP`. Its
-        docstring is what `pdgd instances` shows. Options that are annotated as numbers, text, or
-        sequences of these are checked before it is called; one that is named `num_episodes` is
-        T, and is given by whoever knows how many episodes will be played (`make_for`).
+      builder: a function with keyword options, all with defaults, that returns a `CMDP`.
+        `pdgd instances` shows its docstring. Options annotated as numbers, text, or sequences of
+        these are checked before the call. An option named `num_episodes` is T; `make_for` sets it
+        to the number of episodes that will be played.
 
     Example:
       >>> from pdgd_jax import make, register
@@ -62,11 +63,11 @@ def make(name: str, /, **options: object) -> CMDP:
 
     Args:
       name: one of `registered()`.
-      **options: what the instance offers; see its entry in `pdgd_jax.instances`.
+      **options: the options of the instance; see its entry in `pdgd_jax.instances`.
 
     Raises:
-      ValueError: if the name or an option is unknown, suggesting the nearest, or if an option is
-        not of the kind that the instance takes.
+      ValueError: if the name or an option is unknown (the error suggests the nearest), or if an
+        option has the wrong type.
 
     Example:
       >>> from pdgd_jax import make
@@ -90,13 +91,13 @@ def make(name: str, /, **options: object) -> CMDP:
 def make_for(name: str, num_episodes: int, /, **options: object) -> CMDP:
     """Build an instance that will be played for `num_episodes` episodes.
 
-    An instance that depends on the number of episodes has an option `num_episodes`; it is set,
-    unless the options say otherwise. All others are made as `make` does.
+    An instance that depends on the number of episodes has an option `num_episodes`. It is set to
+    this number unless the options set it. For other instances this is `make`.
 
     Args:
       name: one of `registered()`.
       num_episodes: T.
-      **options: what the instance offers.
+      **options: the options of the instance.
 
     Example:
       >>> from pdgd_jax import make_for
@@ -111,12 +112,12 @@ def make_for(name: str, num_episodes: int, /, **options: object) -> CMDP:
 
 
 def depends_on_episodes(name: str) -> bool:
-    """Whether an instance is another one if it is played for longer."""
+    """Whether an instance depends on the number of episodes."""
     return "num_episodes" in options_of(name)
 
 
 def check_option(name: str, option: str) -> None:
-    """Refuse, in a sentence, an option that an instance does not have."""
+    """Raise if an instance has no such option."""
     known = options_of(name)
     if option not in known and not _takes_anything(builder_of(name)):
         offered = f"its options are {', '.join(known)}" if known else "it has no options"
@@ -126,7 +127,7 @@ def check_option(name: str, option: str) -> None:
 
 
 def check_value(name: str, option: str, value: object) -> Any:
-    """The value as the instance takes it; an unknown option or a wrong value is refused."""
+    """Convert an option to the type of the instance; raise if it is unknown or invalid."""
     check_option(name, option)
     return value_of(builder_of(name), name, option, value)
 

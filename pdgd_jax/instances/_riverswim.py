@@ -1,4 +1,4 @@
-"""Swimming against a current that tires."""
+"""Swimming against a current with limited strength."""
 
 import numpy as np
 
@@ -19,10 +19,10 @@ def riverswim(
 ) -> CMDP:
     """RiverSwim with limited strength: swimming against the current costs effort.
 
-    The classical chain: the left bank pays 0.05, the right bank 1, drifting left is certain and
-    swimming right succeeds with probability 0.35 (0.6 from the left bank). Every stroke costs 1 and
-    the expected number of strokes is to stay below `effort_budget`. Exploration is expensive in
-    the constraint itself: finding out that the right bank pays takes strokes.
+    This is the classical chain. The left bank pays 0.05 and the right bank 1. Drifting left always
+    succeeds; swimming right succeeds with probability 0.35 (0.6 from the left bank). Every stroke
+    costs 1, and the expected number of strokes must stay below `effort_budget`. Exploration itself
+    uses up the budget: it takes strokes to find out that the right bank pays.
 
     Default: sizes (1, 2, 3, 4, 4, 4, 4, 4, 1), A = 2, m = 1; OPT = 1.1781,
     without constraints 1.5285, rho = 4.0000.
@@ -32,7 +32,7 @@ def riverswim(
       horizon: steps of an episode.
       effort_budget: expected strokes of an episode.
       rewards: the kind of process (`pdgd_jax.processes.KINDS`).
-      constraints: likewise.
+      constraints: the kind of process.
     """
     N = whole_number("num_states", num_states, 2)
     check_size(horizon, N, 2)

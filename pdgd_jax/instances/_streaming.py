@@ -19,20 +19,21 @@ def streaming(
 ) -> CMDP:
     """A media player keeps its buffer from running dry with few requests to an expensive server.
 
-    The state is the buffer (0 to `capacity` packets), empty at first; each step a request to the
-    slow server brings a packet with probability 0.4, to the fast one with 0.9, and a packet is
-    played with probability 0.6 if there is one. Reward is 1 while the buffer is not empty. The
-    optimal policy is a threshold on the buffer, randomised at the threshold by the constraint.
+    The state is the buffer (0 to `capacity` packets), which is empty at first. In each step a
+    request to the slow server brings a packet with probability 0.4, one to the fast server with
+    probability 0.9. A packet is played with probability 0.6 if there is one. The reward is 1 while
+    the buffer is not empty. The optimal policy is a threshold on the buffer; because of the
+    constraint it is randomised at the threshold.
 
     Default: sizes (1, 2, 3, 4, 5, 5, 5, 1), A = 2, m = 1; OPT = 4.6222,
     without constraints 5.7246, rho = 2.0000.
 
     Args:
-      capacity: of the buffer.
+      capacity: packets that fit in the buffer.
       horizon: steps of an episode.
       fast_budget: expected requests to the fast server in an episode.
       rewards: the kind of process (`pdgd_jax.processes.KINDS`).
-      constraints: likewise.
+      constraints: the kind of process.
     """
     check_size(horizon, whole_number("capacity", capacity, 1) + 1, 2)
     buffer = np.arange(capacity + 1)

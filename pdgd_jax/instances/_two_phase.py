@@ -13,23 +13,23 @@ __all__ = ["two_phase"]
 
 
 def two_phase(ending: str = "tight", num_episodes: int = 10_000) -> CMDP:
-    r"""Two halves, the first of which does not tell what the second will be.
+    r"""Two halves; the first does not reveal what the second will be.
 
-    One state and two actions: "risky" earns 1, "safe" earns 0. In the first half risky violates by
-    1 and safe gains 1. With the ending "relaxed" everything then gains 1, so that always risky was
-    feasible in hindsight and OPT = 1; with "tight" risky violates by 1 again and safe gains only
-    1/4, and a learner that had gone for the first OPT has violated by T/2 and cannot undo more than
-    T/8 of it. Whoever is safe against one ending has linear regret or violation in the other
-    (Mannor, Tsitsiklis and Yu, 2009), which is why the paper's adversarial guarantee is a fraction
-    $\rho/(L+\rho)$ of OPT.
+    There is one state with two actions: "risky" earns 1, "safe" earns 0. In the first half risky
+    violates by 1 and safe gains 1. With the ending "relaxed", both actions then gain 1, so that
+    always playing risky is feasible in hindsight and OPT = 1. With "tight", risky violates by 1
+    again and safe gains only 1/4. A learner that aimed for the first OPT has violated by T/2 and
+    can undo at most T/8 of it. A learner that is safe against one ending has linear regret or
+    violation in the other (Mannor, Tsitsiklis and Yu, 2009). This is why the paper's adversarial
+    guarantee is a fraction $\rho/(L+\rho)$ of OPT.
 
     Default: sizes (1, 1), A = 2, m = 1; OPT = 0.3846,
     without constraints 1.0000, rho = 0.2500.
 
     Args:
       ending: "tight" or "relaxed".
-      num_episodes: T, that of the run unless it is given; the second half begins at T/2, rounded
-        down, and lasts.
+      num_episodes: T, by default that of the run. The second half begins at T/2, rounded down, and
+        never ends.
     """
     if ending not in ("tight", "relaxed"):
         raise ValueError(f'ending must be "tight" or "relaxed"; got {ending!r}.')

@@ -1,4 +1,4 @@
-"""The interaction of learners with CMDPs: one scan over episodes, many lanes on every device."""
+"""The interaction of learners with CMDPs: a scan over episodes, with many lanes on every device."""
 
 from pdgd_jax.simulation._batch import (
     BatchProgram,

@@ -1,8 +1,8 @@
-"""Many runs at once: the only `vmap` over runs, and the only place that knows of devices.
+"""Many runs at once: the only `vmap` over runs, and the only place that knows about devices.
 
-A program plays `width` lanes on each device. The lanes of a device are a block of their own, with
-its own episode counter: blocks need not be equally far, and what a device computes is the same
-whatever the others do and however many there are.
+A program plays `width` lanes on each device. The lanes of a device form a block with one episode
+counter, and blocks may be at different episodes. The results of a device do not depend on the
+other devices or on their number.
 """
 
 import time
@@ -40,7 +40,7 @@ _LANES = PartitionSpec("lanes")
 
 
 class LaneInputs(NamedTuple):
-    """What a lane plays, and who plays."""
+    """The CMDP and the learner of a lane, and what its regret is measured against."""
 
     cmdp: CMDP
     learner: Learner
@@ -48,17 +48,17 @@ class LaneInputs(NamedTuple):
 
 
 def stacked(whats: Sequence[LaneInputs]) -> LaneInputs:
-    """What several lanes play, with a leading axis; on the host."""
+    """The inputs of several lanes stacked along a leading axis, on the host."""
     return jax.tree.map(lambda *leaves: np.stack(leaves), *whats)
 
 
 class BatchProgram:
-    """Plays as many blocks of lanes at once as there are devices.
+    """Plays one block of lanes on each device at the same time.
 
-    Compiled once for all blocks whose arrays have the same shapes, whatever their numbers.
+    It compiles once for all blocks whose arrays have the same shapes.
 
     Args:
-      devices: one for each block.
+      devices: one device for each block.
     """
 
     def __init__(self, devices: Sequence[jax.Device]) -> None:
@@ -68,11 +68,11 @@ class BatchProgram:
         self._begin, self._play = _programs(mesh)
 
     def place(self, tree: PyTree) -> PyTree:
-        """Arrays of all blocks, one after another along their first axis, on the devices."""
+        """Put arrays on the devices; the blocks follow each other along the first axis."""
         return jax.device_put(tree, self._sharding)
 
     def begin(self, keys: Key[Any, " lanes"], what: LaneInputs) -> Carry:
-        """Runs before their first episode; everything was `place`d."""
+        """Start runs; all arguments must have been placed with `place`."""
         carry: Carry = self._begin(keys, what)
         return carry
 
@@ -82,13 +82,13 @@ class BatchProgram:
         """Play every block up to each of its stops.
 
         Args:
-          carry: where the lanes are.
-          what: what they play.
-          stops: of each block, increasing; a stop that is reached already plays nothing.
+          carry: the state of the lanes.
+          what: the inputs of the lanes.
+          stops: the stops of each block, in increasing order; a stop already reached plays nothing.
 
         Returns:
           The lanes at the last stop, their metrics `[stops, lanes, ...]` and their policies. The
-          call returns at once, and the arrays are ready later: see `wait`.
+          call returns at once, before the arrays are ready; see `wait`.
         """
         placed = self.place(np.asarray(stops, np.int32))
         played: tuple[Carry, Metrics, Array] = self._play(carry, what, placed)
@@ -96,19 +96,19 @@ class BatchProgram:
 
 
 def wait(tree: PyTree) -> None:
-    """Wait for arrays, but let Python react to signals in between."""
+    """Wait for arrays, and let Python handle signals in the meantime."""
     leaves = [leaf for leaf in jax.tree.leaves(tree) if not _is_key(leaf)]
     pause = 1e-4
     while not all(leaf.is_ready() for leaf in leaves):
         time.sleep(pause)
         pause = min(2 * pause, 0.02)
-    jax.block_until_ready(leaves)  # raises what went wrong
+    jax.block_until_ready(leaves)  # raises any error of the computation
 
 
 @cache
 def _programs(mesh: Mesh) -> tuple[Callable[..., Any], Callable[..., Any]]:
     across = partial(jax.shard_map, mesh=mesh, check_vma=False)
-    # Said outright, or what comes out would be compiled for once more when it goes in again.
+    # Explicit output shardings: otherwise passing the output in again would compile a second time.
     placed = NamedSharding(mesh, _LANES)
     rows = PartitionSpec(None, "lanes")
     begin = across(_begin, in_specs=(_LANES, _LANES), out_specs=_LANES)
@@ -124,10 +124,11 @@ def _begin(keys: Array, what: LaneInputs) -> Carry:
 
 
 def _play(carry: Carry, what: LaneInputs, stops: Array) -> tuple[Carry, Metrics, Array]:
-    """The lanes of one device, up to each of its stops `[1, n]`."""
+    """Play the lanes of one device up to each of its stops `[1, n]`."""
 
     def to_stop(carry: Carry, until: Array) -> tuple[Carry, Metrics]:
-        # Lanes are always at the same episode: one counter for all, or the loop would select lanes.
+        # All lanes are at the same episode. They share one counter; with one each, `vmap` would
+        # turn the loop into a selection of lanes.
         episode = carry.episode[0]
 
         def lane(lane: Carry, what: LaneInputs) -> Carry:
@@ -146,7 +147,7 @@ def _play(carry: Carry, what: LaneInputs, stops: Array) -> tuple[Carry, Metrics,
 
 
 def as_arrays(tree: PyTree) -> dict[str, np.ndarray]:
-    """The leaves of a tree by name, on the host; keys of random numbers as their numbers."""
+    """The leaves of a tree by name, on the host; random keys as their raw data."""
     return {
         _name(path): np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
         for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
@@ -154,7 +155,7 @@ def as_arrays(tree: PyTree) -> dict[str, np.ndarray]:
 
 
 def from_arrays(like: PyTree, arrays: Mapping[str, np.ndarray]) -> PyTree:
-    """A tree of the structure of `like` with leaves out of `as_arrays`.
+    """A tree with the structure of `like` and the leaves that `as_arrays` returned.
 
     Raises:
       ValueError: if an array is missing, or has another shape or type.

@@ -9,7 +9,7 @@ __all__ = ["local_devices", "use_cores", "use_every_core"]
 
 
 def local_devices(number: int | None = None) -> list[jax.Device]:
-    """The devices of this process, or so many of them.
+    """The devices of this process, or the first `number` of them.
 
     Raises:
       ValueError: if there are fewer.
@@ -26,25 +26,25 @@ def local_devices(number: int | None = None) -> list[jax.Device]:
 
 
 def use_every_core() -> None:
-    """Make every core a device of its own, so that lanes are sharded over all of them.
+    """Make every core a device, so that lanes are sharded over all cores.
 
-    Must come before JAX computes anything. A number of devices that was chosen already, with
-    `JAX_NUM_CPU_DEVICES` say, is kept.
+    Call this before JAX computes anything. A number of devices chosen earlier, for example with
+    `JAX_NUM_CPU_DEVICES`, is kept.
     """
     if jax.config.values["jax_num_cpu_devices"] < 1:
-        affinity = getattr(os, "sched_getaffinity", None)  # what a scheduler left us; not on macOS
+        affinity = getattr(os, "sched_getaffinity", None)  # respects a scheduler; not on macOS
         cores = len(affinity(0)) if affinity else os.cpu_count() or 1
         jax.config.update("jax_num_cpu_devices", cores)
-    # XLA reads from NPROC how many threads share the operations of one program. An episode is made
-    # of operations that are far too small to share: handing them around takes half the speed.
+    # NPROC tells XLA how many threads share the operations of one program. The operations of an
+    # episode are far too small to share: distributing them halves the speed.
     os.environ.setdefault("NPROC", "1")
 
 
 def use_cores(number: int) -> None:
-    """Make no more devices of a CPU than are used; does nothing once JAX has computed something.
+    """Limit the devices of a CPU to those in use; no effect once JAX has computed something.
 
-    XLA has a thread for each device, and one without a program of its own takes operations of
-    another's: a single program on one of two devices loses a third of its speed to that.
+    XLA has a thread for each device. An idle thread takes over operations of another device's
+    program: a single program on one of two devices loses a third of its speed that way.
     """
     if 1 <= number < jax.config.values["jax_num_cpu_devices"]:
         with contextlib.suppress(RuntimeError):

@@ -1,7 +1,8 @@
 r"""The interaction of a learner with a CMDP: the only episode loop.
 
-`run` is one compiled program, pure in its key: `vmap` it over keys, over `stack`ed instances and
-over learners. `start` and `advance` are its two halves, for who wants to look in between.
+`run` is one compiled program and a pure function of its key: `vmap` it over keys, over `stack`ed
+instances and over learners. `start` and `advance` are its two halves, for callers that inspect a
+run in between.
 """
 
 import itertools
@@ -38,11 +39,11 @@ class Carry(NamedTuple):
     """A run between two episodes.
 
     Attributes:
-      key: of the run; episode t uses `fold_in(key, t)`.
-      episode: how many were played.
-      learner: the learner's state.
+      key: the key of the run; episode t uses `fold_in(key, t)`.
+      episode: the number of episodes played.
+      learner: the state of the learner.
       processes: the state of the CMDP's processes.
-      metrics: what was measured.
+      metrics: the measurements so far.
     """
 
     key: Key[Array, ""]
@@ -54,21 +55,21 @@ class Carry(NamedTuple):
 
 @pytree
 class History:
-    r"""What a run measured, at checkpoints; everything is cumulative, or the worst so far.
+    r"""The measurements of a run at its checkpoints, each cumulative or the worst so far.
 
     Attributes:
-      episode: `[K]`, how many episodes were played.
-      reward: `[K]`, $\sum_t r_t^\top q_t$, exactly.
-      sampled_reward: `[K]`, what the trajectories earned.
+      episode: `[K]`, the number of episodes played.
+      reward: `[K]`, the exact $\sum_t r_t^\top q_t$.
+      sampled_reward: `[K]`, the rewards along the trajectories.
       violation: `[K, m]`, $\sum_t G_t^\top q_t$.
       positive_violation: `[K, m]`, $\sum_t [\bar G^\top q_t]_+$ of stochastic constraints,
         $\sum_t [G_t^\top q_t]_+$ of adversarial ones: see `Metrics`.
       model_error: `[K]`, $\sum_t \|q_t - \hat q_t\|_1$.
-      iterations: `[K]`, of all projections.
-      metrics: the rest, see `Metrics`; leaves `[K, ...]`.
-      policy: `[L, S, A]`, the one that would be played next.
-      setting: what the learner was built for.
-      comparators: of the interval regrets.
+      iterations: `[K]`, the iterations of all projections.
+      metrics: all other measurements, see `Metrics`; leaves `[K, ...]`.
+      policy: `[L, S, A]`, the policy that would be played next.
+      setting: the problem the learner was built for.
+      comparators: the comparators of the interval regrets.
     """
 
     episode: Int[Array, "*batch checkpoints"]
@@ -97,7 +98,7 @@ class History:
 def checkpoint_episodes(
     num_episodes: int, checkpoints: int | Sequence[int] | NDArray
 ) -> tuple[int, ...]:
-    """After which episodes to look: so many, evenly spread, or exactly those given.
+    """The episodes after which to measure: a number of them, evenly spaced, or those given.
 
     The last one is always the end of the run.
 
@@ -142,7 +143,7 @@ def advance(
     until: Int[Array, ""] | int,
     comparators: Comparators | None = None,
 ) -> Carry:
-    """Play until so many episodes are done; `until` may be traced."""
+    """Play until `until` episodes are done; the number may be traced."""
     comparators = Comparators.default(cmdp) if comparators is None else comparators
     against = reference(cmdp, comparators, learner.setting)
 
@@ -168,7 +169,7 @@ def history_of(
     learner: Learner,
     comparators: Comparators,
 ) -> History:
-    """The history of a run whose metrics were kept, `[K, ...]`, after these episodes."""
+    """The history of a run from its metrics `[K, ...]` after these episodes."""
     sums = measured.sums_of(checkpoints)
     return History(
         episode=episodes,
@@ -196,24 +197,25 @@ def run(
 ) -> History:
     r"""Let a learner play a CMDP: the paper's learner-environment interaction.
 
-    One compiled program, a `lax.scan` over checkpoints with everything in its carry, so that memory
-    does not depend on `num_episodes`; another horizon with as many checkpoints does not compile
-    again. The same key in the same batch gives the same bits.
+    A run is one compiled program, a `lax.scan` over checkpoints with everything in its carry.
+    Memory does not depend on `num_episodes`, and another horizon with the same number of
+    checkpoints does not compile again. The same key in the same batch gives the same bits.
 
     Args:
-      key: decides rewards, constraints and trajectories.
-      cmdp: what is played.
-      learner: who plays, such as `pdgd_ops(cmdp.layers, cmdp.num_constraints, num_episodes)`.
+      key: determines rewards, constraints and trajectories.
+      cmdp: the CMDP to play.
+      learner: the learner, such as `pdgd_ops(cmdp.layers, cmdp.num_constraints, num_episodes)`.
       num_episodes: $T$.
-      checkpoints: how often to look, evenly spread, or after which episodes.
-      comparators: for interval regrets, see `evaluation.comparators_of`.
+      checkpoints: the number of measurements, evenly spaced, or the episodes after which to
+        measure.
+      comparators: comparators for interval regrets; see `comparators_of`.
 
     Returns:
-      What was measured, at the checkpoints.
+      The measurements at the checkpoints.
 
     Raises:
-      ValueError: before anything compiles, if the learner was built for something else, or a
-        table of rewards or constraints is shorter than the run.
+      ValueError: before anything compiles, if the learner was built for another problem, or a table
+        of rewards or constraints is shorter than the run.
 
     Example:
       Four seeds at once:
@@ -251,7 +253,7 @@ def _run(
 
 
 def check_run(cmdp: CMDP, learner: Learner, num_episodes: int) -> None:
-    """Refuse, in a sentence, a run that cannot be played to its end."""
+    """Raise if a run cannot be played to its end."""
     check_setting(num_episodes)
     cmdp.check_episodes(num_episodes)
     cmdp.check_lasts(num_episodes)

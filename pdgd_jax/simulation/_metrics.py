@@ -1,7 +1,7 @@
-r"""What is measured while a run goes on, in memory that does not depend on its length.
+r"""Measurements during a run, in memory that does not depend on its length.
 
-With $q_t = q^{P, \pi_t}$ the true occupancy of the policy that was played, computed exactly, and
-$\hat q_t$ what the learner believed. Everything is cumulative over episodes, or the worst so far.
+Here $q_t = q^{P, \pi_t}$ is the true occupancy of the policy that was played, computed exactly, and
+$\hat q_t$ is the learner's estimate. Every measurement is cumulative or the worst so far.
 """
 
 from typing import Any, NamedTuple
@@ -22,35 +22,36 @@ __all__ = ["Metrics", "init", "sums_of", "update"]
 
 
 class Metrics(NamedTuple):
-    r"""Everything that is measured.
+    r"""All measurements.
 
     Attributes:
-      sums: `[n]`, the cumulative numbers, which `sums_of` names.
+      sums: `[n]`, the cumulative numbers; `sums_of` returns them by name.
       multipliers: `[m]`, $\lambda_{t+1}$.
       largest_multiplier: $\max_\tau \|\lambda_\tau\|_1$.
       highest_multiplier: $\max_{\tau, i} \lambda_{\tau, i}$.
       largest_increment: $\max_\tau \|\lambda_{\tau+1}\|_1 - \|\lambda_\tau\|_1$.
       largest_loss: $\max_\tau \|\ell_\tau\|_\infty$.
       epoch: the learner's epoch.
-      radius: of the confidence set, the mean over all pairs; one of 2 or more counts as 2.
+      radius: the mean radius of the confidence set over all pairs; one of 2 or more counts as 2.
       covered: whether the true P was in every confidence set.
       residual: the largest residual of a projection.
-      infeasibility: how far $\hat q_t$ was from its set $\Delta(\mathcal P_i)$ at worst.
-      most_iterations: of one projection.
+      infeasibility: the largest distance of $\hat q_t$ from its set $\Delta(\mathcal P_i)$.
+      most_iterations: the most iterations of one projection.
       unconverged: how many projections did not converge.
       primal: worst interval regret $\sum \ell_t^\top (q_t - q)$ for each comparator.
       descent: worst interval regret $\sum \ell_t^\top (\hat q_t - q)$ for each comparator.
       dual: worst interval regret $\sum (\lambda - \lambda_t)^\top G_t^\top \hat q_t$ for each one.
-      primal_excess: the most by which `primal` exceeds an interval's own bound; minus infinity for
-        a learner without bounds, and so the next two.
-      descent_excess: likewise of `descent`.
-      dual_excess: likewise of `dual`.
+      primal_excess: the most by which `primal` exceeds the bound of an interval; minus infinity for
+        a learner without bounds.
+      descent_excess: the same for `descent`.
+      dual_excess: the same for `dual`.
       deviation: $\max_\tau |\sum_{s \le \tau} \lambda_s^\top (G_s - \bar G)^\top q| / (\sqrt \tau
         \max_{s \le \tau} \|\lambda_s\|_1)$ for each comparator; 0 if constraints are adversarial.
       margin: $\min_{\tau, i} -[G_\tau^\top q]_i$ for each comparator.
       reward_sum: `[L, S, A]`, $\sum_\tau r_\tau$; None if rewards are stochastic.
       constraint_sum: `[m, L, S, A]`, $\sum_\tau G_\tau$; None if constraints are stochastic.
-      constraint_max: `[m, L, S, A]`, $\max_\tau G_\tau$, entry by entry; likewise.
+      constraint_max: `[m, L, S, A]`, $\max_\tau G_\tau$, entry by entry; None if constraints are
+        stochastic.
     """
 
     sums: Compensated
@@ -79,8 +80,8 @@ class Metrics(NamedTuple):
     constraint_max: Float[Array, "m layers states actions"] | None
 
 
-# The cumulative numbers, in the order of the vector in which they are carried: how many there are
-# of each, one, one for each constraint, or one for each occupancy to compare with.
+# The cumulative numbers in the order of the vector that carries them, and the size of each: one,
+# one per constraint, or one per comparator.
 _SUMS = {
     "reward": "one",
     "sampled_reward": "one",
@@ -98,13 +99,16 @@ _SUMS = {
 def sums_of(metrics: Metrics) -> dict[str, Compensated]:
     r"""The cumulative numbers by name; leading axes are kept.
 
-    "reward" $\sum r_t^\top q_t$, "sampled_reward" of the trajectories, "model_error"
-    $\sum \|q_t - \hat q_t\|_1$, "iterations" of the projections, "dual_utility"
-    $\sum \lambda_t^\top G_t^\top q_t$; for each constraint "violation" $\sum G_t^\top q_t$,
-    "positive_violation" $\sum [G^\top q_t]_+$ with $G = \bar G$ if constraints are stochastic and
-    $G_t$ else, and "believed_violation" $\sum G_t^\top \hat q_t$; for each comparator
-    "reward_deviation" $\sum (r_t - \bar r)^\top q$ and "constraint_deviation"
-    $\sum \lambda_t^\top (G_t - \bar G)^\top q$, 0 unless they are stochastic.
+    One number each: "reward" $\sum r_t^\top q_t$, "sampled_reward" of the trajectories,
+    "model_error" $\sum \|q_t - \hat q_t\|_1$, "iterations" of the projections, "dual_utility"
+    $\sum \lambda_t^\top G_t^\top q_t$.
+
+    For each constraint: "violation" $\sum G_t^\top q_t$, "positive_violation"
+    $\sum [G^\top q_t]_+$ with $G = \bar G$ for stochastic constraints and $G = G_t$ for adversarial
+    ones, and "believed_violation" $\sum G_t^\top \hat q_t$.
+
+    For each comparator: "reward_deviation" $\sum (r_t - \bar r)^\top q$ and "constraint_deviation"
+    $\sum \lambda_t^\top (G_t - \bar G)^\top q$, both 0 for adversarial processes.
     """
     sizes = {"constraint": metrics.multipliers.shape[-1], "comparator": metrics.margin.shape[-1]}
     found, begin = {}, 0
@@ -117,7 +121,7 @@ def sums_of(metrics: Metrics) -> dict[str, Compensated]:
 
 
 def init(cmdp: CMDP, comparators: Comparators) -> Metrics:
-    """Before the first episode."""
+    """The measurements before the first episode."""
     m, shape, dtype = cmdp.num_constraints, cmdp.layers.shape, cmdp.mdp.transition.dtype
     none, count = jnp.zeros((), dtype), jnp.zeros((), jnp.int32)
     n, d = len(comparators.occupancies), len(comparators.multipliers)
@@ -163,7 +167,7 @@ def update(
     outcome: Outcome,
     info: Info,
 ) -> Metrics:
-    """After one more episode, the one with the number `episode` (0, 1, ...)."""
+    """The measurements after one more episode, number `episode` (0, 1, ...)."""
     dtype = metrics.multipliers.dtype
     policy = policy.astype(dtype)
     occupancy = occupancy_of(cmdp.mdp, policy)
@@ -208,7 +212,7 @@ def update(
 def _of_comparators(
     against: Reference, outcome: Outcome, multipliers: Array
 ) -> tuple[dict[str, Array], Array]:
-    """How far the comparators' rewards and costs are from their means, and their margins."""
+    """The deviations of the comparators' rewards and costs from their means, and their margins."""
     none = jnp.zeros(len(against.marginals), multipliers.dtype)
     if not len(against.marginals):
         return {"reward_deviation": none, "constraint_deviation": none}, none
@@ -238,9 +242,9 @@ def _of_multipliers(metrics: Metrics, info: Info, multipliers: Array) -> dict[st
 def _of_deviations(
     metrics: Metrics, sums: Compensated, multipliers: Array, episode: Array
 ) -> dict[str, Array]:
-    """Each prefix of the run against its own bound (Lemma 4)."""
+    """Compare each prefix of the run with its bound (Lemma 4)."""
     deviation = jnp.abs(sums_of(metrics._replace(sums=sums))["constraint_deviation"].value)
-    # Of the multipliers up to this episode: those after the last one are this one's.
+    # The multipliers up to this episode, which are those after the previous one.
     largest = jnp.maximum(metrics.largest_multiplier, jnp.abs(multipliers).sum())
     scale = largest * jnp.sqrt((episode + 1).astype(multipliers.dtype))
     share = jnp.where(scale > 0, deviation / jnp.where(scale > 0, scale, 1), 0)
@@ -290,7 +294,7 @@ def _of_losses(
 
 
 def _of_learner(metrics: Metrics, cmdp: CMDP, info: Info, believed: Array) -> dict[str, Array]:
-    """What the learner tells of its confidence set and its projection."""
+    """What the learner reports about its confidence set and its projection."""
     changes: dict[str, Array] = {}
     if info.epoch is not None:
         changes["epoch"] = info.epoch
@@ -311,12 +315,12 @@ def _of_learner(metrics: Metrics, cmdp: CMDP, info: Info, believed: Array) -> di
 
 
 def _sampled_reward(layers: Layers, trajectory: Trajectory, reward: Array) -> Array:
-    """What the episode that was played earned."""
+    """The reward along the trajectory that was played."""
     return jnp.where(visited(layers, trajectory), reward, 0).sum()
 
 
 def _infeasibility(layers: Layers, occupancy: Array, confidence: ConfidenceSet) -> Array:
-    r"""The largest violation of any constraint of $\Delta(\mathcal P)$, whatever a solver says."""
+    r"""The largest violation of any constraint of $\Delta(\mathcal P)$; no solver is involved."""
     mass = occupancy.sum(-1)  # [L, S, A]
     leaving = mass.sum(-1)
     entering = jnp.concatenate(

@@ -19,9 +19,9 @@ class Comparators:
     r"""What the players' interval regrets are measured against.
 
     Args:
-      occupancies: `[n, L, S, A, S]`, for the primal player; for the paper's bounds to apply they
-        are occupancies of the true MDP, fixed before the run, such as $q^*$ and $q^\circ$ of an
-        adversary that does not depend on chance or on policies.
+      occupancies: `[n, L, S, A, S]`, for the primal player. The paper's bounds apply to occupancies
+        of the true MDP that are fixed before the run, such as $q^*$ and $q^\circ$ of an adversary
+        that does not depend on chance or on policies.
       multipliers: `[d, m]`, for the dual player.
     """
 
@@ -30,7 +30,7 @@ class Comparators:
 
     @classmethod
     def default(cls, cmdp: CMDP) -> "Comparators":
-        """No occupancy, since finding good ones is the oracle's work; 0 and each unit vector."""
+        """No occupancies, which need an oracle; the multipliers 0 and the unit vectors."""
         L, S, A = cmdp.layers.shape
         m, dtype = cmdp.num_constraints, cmdp.mdp.transition.dtype
         units = jnp.concatenate([jnp.zeros((1, m), dtype), jnp.eye(m, dtype=dtype)])
@@ -38,15 +38,15 @@ class Comparators:
 
 
 class Reference(NamedTuple):
-    """What every episode of a run is measured against; computed once, before the first.
+    """What every episode of a run is measured against; computed once before the first episode.
 
     Attributes:
-      marginals: `[n, L, S, A]`, of the occupancies to compare with.
-      multipliers: `[d, m]`, to compare with.
-      reward: `[L, S, A]`, the mean; None if rewards are adversarial.
-      constraints: `[m, L, S, A]`, the mean; None if constraints are adversarial.
-      mean_reward: `[n]`, what the comparators earn in the mean; None likewise.
-      mean_costs: `[n, m]`, what they cost in the mean; None likewise.
+      marginals: `[n, L, S, A]`, the marginals of the comparator occupancies.
+      multipliers: `[d, m]`, the comparator multipliers.
+      reward: `[L, S, A]`, the mean reward; None if rewards are adversarial.
+      constraints: `[m, L, S, A]`, the mean constraints; None if constraints are adversarial.
+      mean_reward: `[n]`, the mean rewards of the comparators; None if rewards are adversarial.
+      mean_costs: `[n, m]`, their mean costs; None if constraints are adversarial.
       pace: the terms of the bounds on interval regrets; None for a learner without bounds.
     """
 
@@ -60,7 +60,7 @@ class Reference(NamedTuple):
 
 
 def reference(cmdp: CMDP, comparators: Comparators, setting: Setting | None) -> Reference:
-    """What to measure against, for `update`."""
+    """What to measure a run against, for `update`."""
     dtype = cmdp.mdp.transition.dtype
     marginals = comparators.occupancies.sum(-1)
     mask = cmdp.layers.action_mask
@@ -95,6 +95,6 @@ def _pace(setting: Setting | None, num_constraints: int, dtype: DTypeLike) -> th
 
 
 def dot(values: Array, marginals: Array) -> Array:
-    """Of each table `[k, L, S, A]` with each marginal `[n, L, S, A]`, `[k, n]`."""
-    # A sum, not a matrix product: that one rounds as the number of threads has it.
+    """The products of each table `[k, L, S, A]` with each marginal `[n, L, S, A]`, `[k, n]`."""
+    # A sum, not a matrix product: the rounding of a product depends on the number of threads.
     return (values[:, None] * marginals[None]).sum((2, 3, 4))

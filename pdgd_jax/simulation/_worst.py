@@ -1,4 +1,4 @@
-"""The worst interval of a run, found while it is played."""
+"""The worst interval of a run, tracked while it is played."""
 
 from typing import NamedTuple
 
@@ -9,12 +9,12 @@ __all__ = ["Worst"]
 
 
 class Worst(NamedTuple):
-    r"""The largest sum over any interval of episodes so far (Kadane).
+    r"""The largest sum over any interval of episodes so far (Kadane's algorithm).
 
     Attributes:
-      ending: the largest over the intervals that end now.
-      lost: what rounding took from `ending`, as in `Compensated`.
-      value: the largest over all intervals.
+      ending: the largest sum over intervals that end now.
+      lost: the rounding error of `ending`, as in `Compensated`.
+      value: the largest sum over all intervals.
     """
 
     ending: Float[Array, " n"]
@@ -33,12 +33,12 @@ class Worst(NamedTuple):
         first: ArrayLike = 0.0,
         toll: Float[Array, ""] | float = 0.0,
     ) -> "Worst":
-        """After one more episode.
+        """Add one episode.
 
         Args:
-          terms: of the episode.
-          first: what an interval that begins with this episode has to start with.
-          toll: what an interval that ends with this episode has to pay.
+          terms: the terms of the episode.
+          first: the initial value of an interval that begins with this episode.
+          toll: subtracted from an interval that ends with this episode.
         """
         begins = self.ending < first
         before = jnp.where(begins, first, self.ending)
