@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import os
+import pkgutil
 import shutil
 import subprocess
 import sys
@@ -13,8 +14,19 @@ import jaxtyping
 import numpy as np
 import pytest
 
-from pdgd_jax import LayeredMDP, Layers, ProjectionInfo, ProjectionResult, policy_of
-from pdgd_jax.projection import Solver
+import pdgd_jax
+
+# Annotations are executed, shapes too, in every room but that of commands: typer checks what those
+# get, and hands them a context of another class than it makes them ask for. An option of pytest
+# would not reach the workers of pytest-xdist. As PEP 484 has it, an int is a float.
+CHECKED = [room.name for room in pkgutil.iter_modules(pdgd_jax.__path__, "pdgd_jax.")]
+CHECKED.remove("pdgd_jax.cli")
+jaxtyping.install_import_hook(
+    CHECKED, "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))"
+)
+
+from pdgd_jax import LayeredMDP, Layers, ProjectionInfo, ProjectionResult, policy_of  # noqa: E402
+from pdgd_jax.projection import Solver  # noqa: E402
 
 # Processes that tests start leave the cache of the user's alone; those that want one say where.
 os.environ["PDGD_CACHE"] = "off"

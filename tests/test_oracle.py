@@ -271,7 +271,7 @@ def test_float32_instances_are_solved_too():
     )
 
 
-def test_bad_input():
+def test_bad_input(unchecked):
     mdp, reward, G = problem(0)
     with pytest.raises(
         ValueError, match=r"with \(L, S, A\) = \(3, 2, 2\) of the MDP; got \(1, 2, 2\)"

@@ -193,11 +193,11 @@ def _entry_points(group: str) -> dict[str, list[EntryPoint]]:
     return {name: list(offers.values()) for name, offers in found.items()}
 
 
-def _entry_points_of(distribution: Distribution, group: str) -> Iterable[EntryPoint]:
+def _entry_points_of(distribution: Distribution, group: str) -> tuple[EntryPoint, ...]:
     try:
         # Reading the text is fast; parsing it for every package is slow.
         if f"[{group}]" in (distribution.read_text("entry_points.txt") or ""):
-            return distribution.entry_points.select(group=group)
+            return tuple(distribution.entry_points.select(group=group))
     except Exception:
         pass
     return ()

@@ -4,7 +4,7 @@ import contextlib
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import numpy as np
@@ -62,6 +62,7 @@ class Slot(NamedTuple):
         return self.block.chunks[self.chunk] if self.chunk < len(self.block.chunks) else ()
 
 
+@runtime_checkable
 class ChunkStore(Protocol):
     """Where the chunks of a sweep go, and its results.
 

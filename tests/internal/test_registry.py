@@ -48,7 +48,7 @@ def test_what_follows_from_something_else_comes_after():
     assert fruits["plum"] == "l"
 
 
-def test_an_unknown_name_is_answered_with_the_nearest_and_all(fruits):
+def test_an_unknown_name_is_answered_with_the_nearest_and_all(unchecked, fruits):
     sentence = r"^unknown fruit 'aple' \(did you mean 'apple'\?\); the fruits are apple, pear.$"
     with pytest.raises(ValueError, match=sentence):
         fruits.get("aple")
@@ -171,7 +171,7 @@ def test_an_installed_package_adds_its_own_names(installed):
         make("narow")
 
 
-def test_a_broken_package_is_named_and_harms_nobody(installed):
+def test_a_broken_package_is_named_and_harms_nobody(unchecked, installed):
     with pytest.raises(
         ValueError,
         match="^instance 'absent' of the distribution 'faulty' cannot be loaded: "
