@@ -86,11 +86,11 @@ def test_what_is_joined_is_assembled_again(shape):
     state_mask[0, 1:] = state_mask[-1, 1:] = action_mask[0, 1:] = False
     target = np.moveaxis(triples, 0, 3)
 
+    given = state_mask, action_mask, target, np.full_like(target, 1 / S), target[..., 0, :]
+
     @jax.jit
     def there_and_back(triples):
-        problem = Problem.of(
-            state_mask, action_mask, target, np.full_like(target, 1 / S), target[..., 0, :]
-        )
+        problem = Problem.of(*map(jnp.asarray, given))
         problem = problem._replace(target=jnp.where(triples > 0, triples, -1e30))
         return assemble(problem, _join(triples), triples[0, -1])
 
@@ -133,10 +133,11 @@ def test_the_system_is_solved_as_the_dense_one(shape):
 
     @jax.jit
     def solve(pieces):
-        cones = Cones(_join(point), _join(center), _join(radius), last, free)
-        return solve_system(
-            hessian_of(cones, ConePieces(*map(_join, pieces)), last, damping), right
-        )
+        joined = (_join(jnp.asarray(array)) for array in (point, center, radius))
+        cones = Cones(*joined, *map(jnp.asarray, (last, free)))
+        pieces = ConePieces(*map(_join, pieces))
+        hessian = hessian_of(cones, pieces, jnp.asarray(last), jnp.asarray(damping))
+        return solve_system(hessian, jnp.asarray(right))
 
     found = np.asarray(solve(pieces))
     for lane in range(B):

@@ -48,7 +48,7 @@ def test_a_solver_can_be_sent_to_another_process():
         ({"response": float("inf")}, "response must be a number of at least 0; it is inf"),
     ],
 )
-def test_what_cannot_be_is_refused(options, sentence):
+def test_what_cannot_be_is_refused(unchecked, options, sentence):
     with pytest.raises(ValueError, match=sentence):
         NewtonOptions(**options)
 

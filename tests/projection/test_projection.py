@@ -594,7 +594,7 @@ def test_outside_jit_nonsense_is_a_sentence(field, index, value, sentence):
         project(arrays[0], jnp.asarray(arrays[1]), ConfidenceSet(arrays[2], arrays[3]))
 
 
-def test_shapes_and_names_are_checked_first():
+def test_shapes_and_names_are_checked_first(unchecked):
     layers, q, center, radius = simple_problem()
     confidence = ConfidenceSet(center, radius)
     with pytest.raises(
