@@ -142,7 +142,7 @@ def _read(path: Path) -> bytes:
 # Arrays
 
 
-def pack(arrays: Mapping[str, np.ndarray]) -> bytes:
+def pack(arrays: Mapping[str, np.ndarray | np.generic]) -> bytes:
     """Pack arrays as NumPy's `.npz`, which `numpy.load` reads. Equal arrays give equal bytes.
 
     Args:

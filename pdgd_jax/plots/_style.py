@@ -5,6 +5,7 @@ import re
 import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple
@@ -129,7 +130,7 @@ def canvas(ax: Any, look: Look, rows: int = 1, height: float = 2.2) -> Iterator[
 
 def save(
     axes: Any,
-    path: str | Path | IO[bytes],
+    path: str | Path | IO[bytes] | BytesIO,  # the last has no mode, so it is no IO
     *,
     format: str | None = None,  # noqa: A002, what Matplotlib's savefig calls it
 ) -> None:

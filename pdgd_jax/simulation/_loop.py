@@ -164,12 +164,12 @@ def advance(
 
 def history_of(
     checkpoints: Metrics,
-    episodes: Int[Array, " checkpoints"],
-    policy: Float[Array, "layers states actions"],
+    episodes: Int[Array, "*batch checkpoints"],
+    policy: Float[Array, "*batch layers states actions"],
     learner: Learner,
     comparators: Comparators,
 ) -> History:
-    """The history of a run from its metrics `[K, ...]` after these episodes."""
+    """The history of a run from its metrics `[..., K, ...]` after these episodes."""
     sums = measured.sums_of(checkpoints)
     return History(
         episode=episodes,

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from pdgd_jax._internal.typing import Arrays
@@ -64,7 +65,7 @@ def gather(
 
 
 def _histories(
-    plan: Plan, builder: LaneBuilder, group: Group, block: Block, rows: Arrays, policy: Any
+    plan: Plan, builder: LaneBuilder, group: Group, block: Block, rows: Arrays, policy: np.ndarray
 ) -> list[tuple[Lane, History]]:
     episodes = checkpoint_episodes(block.horizon, plan.configuration.checkpoints)
     cells = {lane.cell for lane in block.lanes}
@@ -76,10 +77,9 @@ def _histories(
     size = (len(episodes), len(block.lanes))
     like = jax.tree.map(lambda x: jax.ShapeDtypeStruct((*size, *x.shape), x.dtype), one)
     metrics = jax.tree.map(lambda x: np.moveaxis(x, 0, 1), from_arrays(like, rows))
-    ends: Any = np.broadcast_to(np.array(episodes, np.int32), size[::-1])
-    together = history_of(
-        metrics, ends, policy[: len(block.lanes)], inputs.learner, inputs.comparators
-    )
+    ends = jnp.broadcast_to(jnp.array(episodes, jnp.int32), size[::-1])
+    last = jnp.asarray(policy[: len(block.lanes)])
+    together = history_of(metrics, ends, last, inputs.learner, inputs.comparators)
     return [
         (lane, jax.tree.map(lambda x, i=i: np.asarray(x)[i], together))
         for i, lane in enumerate(block.lanes)

@@ -520,7 +520,7 @@ def test_a_policy_may_be_padded_and_must_be_one():
             plots.occupancy(mdp, wrong)
 
 
-def test_instances_that_cannot_be_drawn_are_refused_in_a_sentence(world):
+def test_instances_that_cannot_be_drawn_are_refused_in_a_sentence(unchecked, world):
     mdp = random_mdp(0)
     uniform = mdp.layers.uniform_policy()
     flat = world.layers.uniform_policy()
