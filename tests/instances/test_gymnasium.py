@@ -225,6 +225,9 @@ def test_what_costs_in_an_unknown_environment_must_be_said():
     case = from_gymnasium(Unknown(), horizon=3, budget=0.0, cost=-5)
     costs = np.asarray(case.cmdp.constraints.mean())[0, 0, 0]
     np.testing.assert_array_equal(costs, [0, 1])
+
+
+def test_a_cost_that_is_neither_function_nor_number_is_refused(unchecked):
     with pytest.raises(ValueError, match="cost must be a function or a number; got 'many'"):
         from_gymnasium(Unknown(), horizon=3, budget=0.5, cost="many")
 

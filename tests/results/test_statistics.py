@@ -45,5 +45,10 @@ def test_a_band_may_be_that_of_the_mean():
     for k in range(4):
         one = Estimate.of(values[:, k])
         assert (band.low[k], band.high[k]) == pytest.approx((one.mean_low, one.mean_high))
+
+
+def test_an_unknown_statistic_is_refused(unchecked):
+    data = xarray.DataArray(np.zeros((9, 4)), dims=("seed", "checkpoint"))
+    episode = xarray.DataArray(np.arange(4), dims="checkpoint")
     with pytest.raises(ValueError, match="the statistic is one of median, mean; got 'mode'"):
         band_of(data, episode, statistic="mode")
