@@ -1,5 +1,6 @@
 """`pdgd run`."""
 
+import math
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -42,6 +43,11 @@ _COLUMNS = (
     TextColumn("{task.fields[rate]}"),
     TimeRemainingColumn(),
 )
+
+# Without files to write, how far a run is is said at every checkpoint, or at every tenth of a short
+# one: each time takes 15 ms. Short are so many seconds, as estimated.
+_CHECKPOINTS_AT_ONCE = 10
+_SHORT = 60.0
 
 
 class Shown(StrEnum):
@@ -142,7 +148,9 @@ def run(
         "settings": {"horizon": T, **settings},
         "learners": {"names": learner, "solver": solver},
     }
-    data, seconds = _played(configuration, -(-seeds // devices), out, quiet=as_json)
+    at_once = _CHECKPOINTS_AT_ONCE if (cost.play_seconds or math.inf) < _SHORT else 1
+    every = None if out else -(-T // configuration["checkpoints"]) * at_once
+    data, seconds = _played(configuration, -(-seeds // devices), every, out, quiet=as_json)
     facts = {"instance": name, "learner": learner, "rates": rates, "seconds": seconds}
     facts["constraints_process"] = process_name(cmdp.constraints)
     facts |= summarise(data, cmdp.units)
@@ -177,7 +185,7 @@ COMMAND = Command(
 
 
 def _played(
-    configuration: dict[str, Any], width: int, out: Path | None, *, quiet: bool
+    configuration: dict[str, Any], width: int, every: int | None, out: Path | None, *, quiet: bool
 ) -> tuple["xarray.Dataset", float]:
     """The results of a sweep of one cell, saved if asked for, and how long playing took."""
     T, seeds = configuration["settings"]["horizon"], configuration["seeds"]
@@ -201,8 +209,7 @@ def _played(
                 configuration,
                 out=folder,
                 width=width,
-                # Without files to write there is time to say how far it is at every checkpoint.
-                save_every=None if out else -(-T // configuration["checkpoints"]),
+                save_every=every,
                 on_progress=show,
             ).load()
     return data, reports[0].seconds
