@@ -149,7 +149,7 @@ def run(
         "learners": {"names": learner, "solver": solver},
     }
     at_once = _CHECKPOINTS_AT_ONCE if (cost.play_seconds or math.inf) < _SHORT else 1
-    every = None if out else -(-T // configuration["checkpoints"]) * at_once
+    every = None if out else -(-T // min(checkpoints, T)) * at_once
     data, seconds = _played(configuration, -(-seeds // devices), every, out, quiet=as_json)
     facts = {"instance": name, "learner": learner, "rates": rates, "seconds": seconds}
     facts["constraints_process"] = process_name(cmdp.constraints)

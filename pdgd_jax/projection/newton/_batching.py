@@ -4,17 +4,17 @@ Here the lanes of a batch are the *first* axis, as in `vmap`.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.custom_batching import custom_vmap
-from jaxtyping import Array
+from jax.extend.core import Primitive
+from jax.interpreters import batching, mlir
+from jaxtyping import Array, DTypeLike
 
 from pdgd_jax.models import Layers
-from pdgd_jax.projection._api import ProjectionResult
+from pdgd_jax.projection._api import ProjectionInfo, ProjectionResult
 from pdgd_jax.projection._confidence import ConfidenceSet
 from pdgd_jax.projection.newton._options import NewtonOptions
 from pdgd_jax.projection.newton._start import WarmStart
@@ -61,25 +61,77 @@ def _in_groups(solve: Batched, variables_at_once: int, lanes: Lanes) -> Projecti
 def merging(solve: Batched, options: NewtonOptions) -> Batched:
     """`solve` in groups of lanes, such that `vmap` of a batch is a larger batch."""
 
-    @custom_vmap
     def project_batch(lanes: Lanes) -> ProjectionResult:
-        return lax.platform_dependent(
-            lanes,
-            cpu=partial(_in_groups, solve, options.variables_at_once_cpu),
-            default=partial(_in_groups, solve, options.variables_at_once),
-        )
-
-    @project_batch.def_vmap
-    def merge(
-        axis_size: int, in_batched: Sequence[Lanes], lanes: Lanes
-    ) -> tuple[ProjectionResult, ProjectionResult]:
-        def widen(x: Array, batched: bool) -> Array:
-            return x if batched else jnp.broadcast_to(x, (axis_size, *x.shape))
-
-        [lanes_batched] = in_batched  # one entry for the single argument
-        widened = jax.tree.map(widen, lanes, lanes_batched)
-        merged = project_batch(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), widened))
-        result = jax.tree.map(lambda x: x.reshape(axis_size, -1, *x.shape[1:]), merged)
-        return result, jax.tree.map(lambda _: True, result)
+        leaves, structure = jax.tree.flatten(lanes)
+        results = _batch.bind(*leaves, solve=solve, options=options, structure=structure)
+        like = _types(jax.tree.map(jax.typeof, lanes))
+        result: ProjectionResult = jax.tree.unflatten(jax.tree.structure(like), results)
+        return result
 
     return project_batch
+
+
+# A batch is a JAX primitive that knows the types of its results, so that JAX traces the solver only
+# when it knows the size of the batch and its platform. `custom_vmap` would first trace it for one
+# lane, for nothing, which takes a fifth of the time that a run needs before it is compiled.
+_batch = Primitive("project_batch")
+_batch.multiple_results = True
+
+
+def _types(lanes: Lanes) -> ProjectionResult:
+    """The types of the results of a batch."""
+    given: Any = lanes.target
+    target = given.update(weak_type=False)
+
+    def of_lane(dtype: DTypeLike) -> Any:
+        return target.update(shape=target.shape[:1], dtype=jnp.dtype(dtype))
+
+    return ProjectionResult(
+        occupancy=target,
+        warm_start=jax.tree.map(lambda x: target.update(shape=x.shape), lanes.warm_start),
+        info=ProjectionInfo(of_lane(target.dtype), of_lane(jnp.int32), of_lane(bool)),
+    )
+
+
+def _abstract(*leaves: Any, structure: Any, **_: Any) -> list[Any]:
+    return jax.tree.leaves(_types(jax.tree.unflatten(structure, leaves)))
+
+
+_compiled = jax.jit(_batch.bind, static_argnames=("solve", "options", "structure"))
+
+
+def _run(*leaves: Array, **static: Any) -> list[Array]:
+    with jax.disable_jit(False):  # as for every primitive: there is nothing else to run
+        results: list[Array] = _compiled(*leaves, **static)
+    return results
+
+
+def _merge(
+    leaves: Sequence[Array], axes: Sequence[int | None], **static: Any
+) -> tuple[list[Array], list[int]]:
+    """`vmap` of a batch: a larger one."""
+    size = next(x.shape[axis] for x, axis in zip(leaves, axes, strict=True) if axis is not None)
+
+    def widen(x: Array, axis: int | None) -> Array:
+        wide = jnp.broadcast_to(x, (size, *x.shape)) if axis is None else jnp.moveaxis(x, axis, 0)
+        return wide.reshape(-1, *wide.shape[2:])
+
+    merged = _batch.bind(*map(widen, leaves, axes), **static)
+    return [x.reshape(size, -1, *x.shape[1:]) for x in merged], [0] * len(merged)
+
+
+def _lowered(at_once: str) -> Any:
+    def solved(
+        *leaves: Array, solve: Batched, options: NewtonOptions, structure: Any
+    ) -> list[Array]:
+        lanes: Lanes = jax.tree.unflatten(structure, leaves)
+        return jax.tree.leaves(_in_groups(solve, getattr(options, at_once), lanes))
+
+    return mlir.lower_fun(solved, multiple_results=True)
+
+
+_batch.def_abstract_eval(_abstract)
+_batch.def_impl(_run)
+batching.primitive_batchers[_batch] = _merge
+mlir.register_lowering(_batch, _lowered("variables_at_once"))
+mlir.register_lowering(_batch, _lowered("variables_at_once_cpu"), platform="cpu")
