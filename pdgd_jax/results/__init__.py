@@ -1,4 +1,4 @@
-"""What runs mean: evaluation, certificates, one Dataset, and how seeds are summarised."""
+"""The evaluation of runs: regret, certificates, one Dataset, and statistics over seeds."""
 
 from pdgd_jax.results._cells import Cell, Results, as_dataset, cells_of
 from pdgd_jax.results._certificates import Status, Subject

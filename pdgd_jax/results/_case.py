@@ -1,4 +1,4 @@
-"""One run at its end, as the guarantees of the paper see it."""
+"""The facts about a finished run that the guarantees of the paper need."""
 
 from typing import Any, NamedTuple
 
@@ -16,19 +16,19 @@ __all__ = ["Case", "Margin", "case_of", "dependence_of"]
 
 
 class Margin(NamedTuple):
-    r"""Between which numbers $\rho$ of a run lies."""
+    r"""A lower and an upper bound on $\rho$ of a run."""
 
     low: float
     high: float
 
     @property
     def words(self) -> str:
-        """Both, for a sentence."""
+        """Both bounds, for a sentence."""
         return f"between {self.low:.4g} and {self.high:.4g}"
 
 
 class Case(NamedTuple):
-    """One run at its end, and why a kind of guarantee does not apply to it; empty where it does."""
+    """A finished run, and why a kind of guarantee does not apply to it; empty where it does."""
 
     problem: theory.Problem
     run: History
@@ -42,7 +42,7 @@ class Case(NamedTuple):
     stochastic_constraints: bool
     random_rewards: bool
     random_constraints: bool
-    certain_transitions: bool  # every pair has one state to go to
+    certain_transitions: bool  # every pair has a single successor
     precise: bool  # float64
     scale: float  # of the confidence radii
     no_promise: str
@@ -51,11 +51,11 @@ class Case(NamedTuple):
     other_radii: str
     not_covered: str
     infeasible: str
-    hindsight: str  # why q* is not independent of what was drawn
+    hindsight: str  # why q* depends on what was drawn
 
     @property
     def rounding(self) -> float:
-        """What a deterministic bound must be forgiven, in relative terms."""
+        """The relative rounding error that a deterministic bound allows for."""
         return 1e-9 if self.precise else 1e-4
 
     @property
@@ -65,7 +65,7 @@ class Case(NamedTuple):
 
     @property
     def most_cost(self) -> float:
-        """L T: more than the layers of all episodes cannot be earned, violated or deviate."""
+        """L T, an upper bound on every reward, violation and deviation."""
         return float(self.problem.num_layers * self.played)
 
 
@@ -117,7 +117,7 @@ def case_of(
 
 
 def _why_hindsight_depends(cmdp: CMDP, dependence: tuple[Foresight, Foresight]) -> str:
-    """Means are approached at a q* that is fixed; policies depend on what was drawn."""
+    """Averages approach their means only at a fixed q*, but policies depend on the draws."""
     rewards, constraints = dependence
     sentence = "the {} depend on the policies, and so does q* in hindsight"
     if rewards.policy and isinstance(cmdp.constraints, StochasticProcess):
@@ -148,6 +148,6 @@ def _problem(cmdp: CMDP, run: History, horizon: int) -> theory.Problem:
 
 
 def dependence_of(cmdp: CMDP) -> tuple[Foresight, Foresight]:
-    """What decides the rewards and the constraints, besides the number of the episode."""
+    """What rewards and constraints depend on, besides the number of the episode."""
     shape, dtype = cmdp.layers.shape, cmdp.mdp.transition.dtype
     return foresight(cmdp.rewards, shape, dtype), foresight(cmdp.constraints, shape, dtype)

@@ -1,4 +1,4 @@
-"""Results cut into cells: every combination of what was swept, but for the seeds."""
+"""Results divided into cells: one for every combination of swept values except the seed."""
 
 import itertools
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ _LABELS: Mapping[str, Callable[[Any], str]] = {
 }
 
 
-# What figures and reports are made of.
+# What figures and reports accept.
 Results: TypeAlias = "xarray.Dataset | Evaluation"
 
 
@@ -30,7 +30,7 @@ class Cell(NamedTuple):
     """The runs of one combination of settings.
 
     Attributes:
-      names: what tells it from the other cells, in words, by dimension.
+      names: what distinguishes it from the other cells, in words, by dimension.
       values: its coordinates, by dimension.
       data: its part of the Dataset; the leading dimension is `seed`.
     """
@@ -41,7 +41,7 @@ class Cell(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What tells it from the other cells; empty if it is the only one."""
+        """What distinguishes it from the other cells; empty if it is the only one."""
         return self.label_without()
 
     def label_without(self, *dims: str) -> str:
@@ -53,8 +53,8 @@ def as_dataset(source: Results) -> "xarray.Dataset":
     """The results as a Dataset with a dimension `seed`.
 
     Args:
-      source: a Dataset of `sweep`, `open_results` or `dataset_of`, or an `Evaluation`, whose last
-        leading axis is taken for the seed.
+      source: a Dataset of `sweep`, `open_results` or `dataset_of`, or an `Evaluation`; the last
+        leading axis of an `Evaluation` is the seed.
     """
     import xarray
 
@@ -73,10 +73,10 @@ def as_dataset(source: Results) -> "xarray.Dataset":
 
 
 def cells_of(dataset: "xarray.Dataset") -> list[Cell]:
-    """Every combination of what was swept, but for the seeds.
+    """One cell for every combination of swept values except the seed.
 
-    A learner that has no use for a setting was played once and its values repeated: it makes one
-    cell, whose label does not name that setting.
+    A learner that ignores a setting was played once, and its values are repeated along that
+    setting. It has one cell, and the label does not name the setting.
     """
     dims = [dim for dim in dataset["regret"].dims if dim not in ("checkpoint", "seed")]
     swept = [str(dim) for dim in dims if dataset.sizes[dim] > 1]
@@ -96,12 +96,12 @@ def cells_of(dataset: "xarray.Dataset") -> list[Cell]:
 
 
 def _uses(dataset: "xarray.Dataset", player: int | None, dim: str) -> bool:
-    """Whether results differ along `dim`: as `sweep` has recorded it, and else they do.
+    """Whether results differ along `dim`: as `sweep` recorded it, and true otherwise.
 
     Args:
       dataset: the results.
-      player: the place of the learner; None if the results are those of one.
-      dim: a setting, or something else that was swept.
+      player: the position of the learner; None if there is only one.
+      dim: a setting, or another swept dimension.
     """
     if "uses_setting" not in dataset or dim not in dataset["setting"]:
         return True
@@ -123,7 +123,7 @@ def _label(dataset: "xarray.Dataset", dim: str, index: int) -> str:
 
 
 def _short(value: float, among: NDArray) -> str:
-    """With four digits, or as many as tell it from the others."""
+    """The value with four digits, or as many as distinguish it from the others."""
     for digits in range(4, 17):
         if len({f"{other:.{digits}g}" for other in among}) == len(set(among.tolist())):
             break
@@ -131,7 +131,7 @@ def _short(value: float, among: NDArray) -> str:
 
 
 def _with_seed(dataset: "xarray.Dataset") -> "xarray.Dataset":
-    """A single run is a band of one seed."""
+    """The Dataset with a dimension `seed`; a single run has one seed."""
     return dataset.assign(
         {
             name: variable.expand_dims("seed")
@@ -147,7 +147,7 @@ def _from_evaluation(evaluation: Evaluation) -> "xarray.Dataset":
     axes = evaluation.regret.ndim - 1
     lead = ["run", *(f"run_{i}" for i in range(2, axes))][: max(axes - 1, 0)]
     lead += ["seed"] if axes else []
-    nothing: Any = None  # the history, which they do without
+    nothing: Any = None  # stands for the history, which these quantities do not use
     variables = {
         name: ([*lead, *quantity.axes], np.asarray(quantity.of_run(nothing, evaluation)))
         for name, quantity in QUANTITIES.items()

@@ -13,7 +13,7 @@ __all__ = ["Certificate", "Status", "Subject"]
 
 
 class Status(StrEnum):
-    """What became of a guarantee in a run."""
+    """The outcome of a guarantee in a run."""
 
     HOLDS = "holds"
     FAILS = "fails"
@@ -22,7 +22,7 @@ class Status(StrEnum):
 
 
 class Subject(StrEnum):
-    """What a guarantee bounds: a quantity that is drawn, or something else."""
+    """What a guarantee bounds: a quantity that figures show, or something else."""
 
     REGRET = "regret"
     VIOLATION = "violation"
@@ -36,14 +36,14 @@ class Certificate(NamedTuple):
     Attributes:
       name: what is guaranteed.
       theorem: where the paper states it.
-      measured: `[...]`, of each run.
-      bound: `[...]`, the guarantee: measured should not be larger. 0 if what was measured is by how
-        much an interval exceeds its own bound.
-      probability: with which the guarantee holds, at least.
+      measured: `[...]`, the measured value of each run.
+      bound: `[...]`, the guarantee: `measured` should not exceed it. 0 if `measured` is the amount
+        by which an interval exceeds its bound.
+      probability: the guarantee holds with at least this probability.
       reason: `[...]`, why it does not apply to a run; empty where it does.
-      trivial: `[...]`, what no learner whatever could exceed; a bound that is not smaller says
-        nothing. Infinite where there is no such number.
-      about: which quantity it bounds, in figures of which its bound is marked.
+      trivial: `[...]`, a value that no learner can exceed; a bound of this size or more is vacuous.
+        Infinite if there is no such value.
+      about: the quantity that it bounds; figures of this quantity mark the bound.
     """
 
     name: str
@@ -62,19 +62,19 @@ class Certificate(NamedTuple):
 
     @property
     def holds(self) -> Bool[NDArray, "*batch"]:
-        """Whether the guarantee applies to each run and held, where it could have failed."""
+        """Whether the guarantee applies to each run, could have failed, and held."""
         return np.asarray(
             self.applies & (self.measured <= self.bound) & (self.bound < self.trivial)
         )
 
     @property
     def vacuous(self) -> Bool[NDArray, "*batch"]:
-        """Whether the guarantee applies to each run, but allows all that is possible anyway."""
+        """Whether the guarantee applies to each run, but could not have failed."""
         return np.asarray(self.applies & (self.measured <= self.bound) & ~self.holds)
 
     @property
     def fails(self) -> Bool[NDArray, "*batch"]:
-        """Whether the guarantee applies to each run and did not hold; NaN does not hold."""
+        """Whether the guarantee applies to each run and failed; NaN counts as failed."""
         return np.asarray(self.applies & ~(self.measured <= self.bound))
 
     @property

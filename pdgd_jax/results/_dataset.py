@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 __all__ = ["PROBABILITY", "dataset_of", "versions"]
 
-# Of the coordinate `probability`.
+# Attributes of the coordinate `probability`.
 PROBABILITY = {"long_name": "with which a guarantee holds, at least", "units": "1"}
 
 
 def dataset_of(
     history: History, evaluation: Evaluation, *, dims: Sequence[str] = ("seed",)
 ) -> "xarray.Dataset":
-    """Runs and what they mean, as one Dataset.
+    """Combine runs and their evaluation into one Dataset.
 
     Args:
-      history: of runs whose leading axes are `dims`.
-      evaluation: of that history.
-      dims: what the leading axes are called; `()` for a single run.
+      history: the history of runs, with leading axes `dims`.
+      evaluation: the evaluation of that history.
+      dims: the names of the leading axes; `()` for a single run.
 
     Returns:
-      The variables of `QUANTITIES`, each with `long_name` and `units`; the coordinate `episode`
-      says how many episodes a `checkpoint` has behind it. What a learner does not have, a radius
-      say, is NaN, and so is the policy of states and actions that only pad.
+      The variables of `QUANTITIES`, each with `long_name` and `units`. The coordinate `episode` is
+      the number of episodes played at each `checkpoint`. A quantity that a learner does not have,
+      such as a radius, is NaN, and so is the policy in padding states and actions.
 
     Raises:
       ValueError: if the history has another number of leading axes than `dims`.
@@ -50,7 +50,7 @@ def dataset_of(
       >>> data.regret.dims, data.episode.values.tolist()
       (('checkpoint',), [25, 50, 75, 100])
     """
-    import xarray  # half a second, which only callers of this function wait for
+    import xarray  # takes half a second to import
 
     batch = np.shape(history.episode)[:-1]
     if len(batch) != len(dims):
@@ -80,7 +80,7 @@ def dataset_of(
 
 
 def versions() -> dict[str, str]:
-    """The versions of everything that decides a result."""
+    """The versions of the packages that determine a result."""
     return {
         "pdgd_jax": __version__,
         "jax": jax.__version__,

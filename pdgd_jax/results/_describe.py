@@ -1,4 +1,4 @@
-"""What an instance is, in numbers."""
+"""Facts about an instance: sizes, optimum and margin."""
 
 import dataclasses
 from typing import Any
@@ -14,29 +14,29 @@ __all__ = ["InstanceFacts", "describe", "process_name"]
 
 @dataclasses.dataclass(frozen=True)
 class InstanceFacts:
-    """What an instance is, in plain numbers; None where something is not known.
+    """Facts about an instance in plain numbers; None if something is unknown.
 
     Attributes:
       layers: L.
-      sizes: states of each layer.
-      states: of all layers.
-      actions: of the state that has most.
+      sizes: the number of states in each layer.
+      states: the number of states in all layers.
+      actions: the largest number of actions in a state.
       constraints: m.
-      rewards_process: as in `Bernoulli (stochastic)`.
-      constraints_process: likewise.
+      rewards_process: the process of the rewards, such as `Bernoulli (stochastic)`.
+      constraints_process: the process of the constraints.
       feasible: whether some policy satisfies the constraints.
-      opt: the best value of a policy that does.
+      opt: the best value of a policy that satisfies them.
       multipliers: optimal Lagrange multipliers.
       unconstrained_opt: the best value of any policy.
-      unconstrained_violation: by how much such a policy violates each constraint per episode.
-      environment: `opt` and `unconstrained_opt` in the environment's own units, if it has any.
-      opt_is_of_one_draw: whether another run would be shown something else.
+      unconstrained_violation: how much this policy violates each constraint per episode.
+      environment: `opt` and `unconstrained_opt` in the units of the environment, if it has any.
+      opt_is_of_one_draw: whether the rewards or constraints of another run would differ.
       rho: the margin.
-      rho_exact: whether that is the margin itself, not a lower bound of it.
-      rho_reason: why it is not known, or not exact.
+      rho_exact: whether `rho` is the margin itself and not a lower bound.
+      rho_reason: why it is unknown or not exact.
       num_episodes: T.
-      required_rho: what the paper asks of rho at T.
-      condition_holds: whether rho is that large.
+      required_rho: the margin that the paper requires at T.
+      condition_holds: whether rho is large enough.
       episodes_for_condition: the T from which it is.
     """
 
@@ -68,14 +68,14 @@ class InstanceFacts:
 
 
 def describe(cmdp: CMDP, num_episodes: int) -> InstanceFacts:
-    """An instance as `pdgd solve` shows it: sizes, optimum, margin, and what T asks for.
+    """Describe an instance as `pdgd solve` does: sizes, optimum, margin, and the condition at T.
 
     Args:
       cmdp: the instance.
       num_episodes: T, for adversarial averages and the paper's condition on rho.
 
     Returns:
-      Plain numbers; None where something is not known.
+      Plain numbers; None if something is unknown.
 
     Example:
       >>> from pdgd_jax import describe, make
@@ -123,7 +123,7 @@ def describe(cmdp: CMDP, num_episodes: int) -> InstanceFacts:
 def _condition(
     rho: float | None, exact: bool, num_layers: int, num_constraints: int, num_episodes: int
 ) -> bool | None:
-    """Whether the condition on rho holds; None where a lower bound of rho does not tell."""
+    """Whether the condition on rho holds; None if a lower bound on rho does not decide it."""
     if rho is None:
         return None
     holds = theory.slater_condition_holds(rho, num_layers, num_constraints, num_episodes)
@@ -131,7 +131,7 @@ def _condition(
 
 
 def _foreseen(cmdp: CMDP) -> bool:
-    """Whether what adversaries show is known beforehand, and with it the optimum of a run."""
+    """Whether adversaries, and with them the optimum of a run, are known beforehand."""
     shape, dtype = cmdp.layers.shape, cmdp.mdp.transition.dtype
     adversaries = [
         process
@@ -142,7 +142,7 @@ def _foreseen(cmdp: CMDP) -> bool:
 
 
 def _rho_or_reason(cmdp: CMDP, num_episodes: int) -> tuple[float | None, bool, str]:
-    """The margin, whether it is exact, and why it is not known or not exact."""
+    """The margin, whether it is exact, and why it is unknown or not exact."""
     try:
         margin = oracle.slater_margin(cmdp.mdp, cmdp.constraints, num_episodes)
     except NotImplementedError as error:
@@ -152,6 +152,6 @@ def _rho_or_reason(cmdp: CMDP, num_episodes: int) -> tuple[float | None, bool, s
 
 
 def process_name(process: Any) -> str:
-    """As in `Bernoulli (stochastic)`."""
+    """The name and kind of a process, such as `Bernoulli (stochastic)`."""
     kind = "stochastic" if isinstance(process, StochasticProcess) else "adversarial"
     return f"{type(process).__name__} ({kind})"

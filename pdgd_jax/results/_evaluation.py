@@ -1,6 +1,6 @@
-r"""What a history means: regret, violation, and whether each guarantee of the paper held.
+r"""The evaluation of a history: regret, violation, and whether each guarantee of the paper held.
 
-On the host, in float64: the benchmark of a regret is a linear program.
+It runs on the host in float64, since regret is measured against a linear program.
 """
 
 import math
@@ -26,24 +26,26 @@ __all__ = ["Certificate", "Evaluation", "comparators_of", "evaluate"]
 
 
 class Evaluation(NamedTuple):
-    r"""What a history means; leading axes are those of the history.
+    r"""The evaluation of a history; leading axes are those of the history.
 
     Attributes:
-      episode: `[K]`, how many episodes were played.
+      episode: `[K]`, the number of episodes played.
       opt: `[..., K]`, $\mathrm{OPT}_{\bar r, \bar G}$ of the prefix; NaN if infeasible.
       regret: `[..., K]`, $R_t = t \, \mathrm{OPT} - \sum r^\top q$.
       alpha_regret: `[..., K]`, $\alpha t \, \mathrm{OPT} - \sum r^\top q$.
-      violation: `[..., K]`, of the worst constraint, $V_t = \max_i \sum [G^\top q]_i$.
-      violations: `[..., K, m]`, of each constraint.
-      positive_violation: `[..., K, m]`, without letting a good episode pay for a bad one: of the
-        mean constraints if they are stochastic, of those shown if they are adversarial.
-      primal_interval_regret: `[..., n]`, the worst of any interval, for each comparator.
-      dual_interval_regret: `[..., d]`, likewise.
-      rho: `[...]`, the margin $\rho$ of what each run was shown, or a lower bound.
-      rho_upper: `[...]`, an upper bound; the same number where $\rho$ is known exactly.
+      violation: `[..., K]`, the violation of the worst constraint, $V_t = \max_i \sum [G^\top
+        q]_i$.
+      violations: `[..., K, m]`, the violation of each constraint.
+      positive_violation: `[..., K, m]`, the sum of positive parts, so that good episodes do not
+        make up for bad ones: of the mean constraints if they are stochastic, of those of each
+        episode if they are adversarial.
+      primal_interval_regret: `[..., n]`, the worst over all intervals, for each comparator.
+      dual_interval_regret: `[..., d]`, the worst over all intervals, for each comparator.
+      rho: `[...]`, the margin $\rho$ of the constraints of each run, or a lower bound.
+      rho_upper: `[...]`, an upper bound; the same number if $\rho$ is known exactly.
       alpha: `[...]`, $\rho / (L + \rho)$.
       unconverged: `[...]`, how many projections did not converge.
-      certificates: each guarantee with what was measured.
+      certificates: each guarantee with its measured value.
     """
 
     episode: Int[NDArray, " checkpoints"]
@@ -71,16 +73,16 @@ class Evaluation(NamedTuple):
 
 
 def comparators_of(cmdp: CMDP, num_episodes: int) -> Comparators:
-    r"""What to measure interval regrets against: $q^*$, $q^\circ$ and, for the dual, 0 and units.
+    r"""Comparators for interval regrets: $q^*$, $q^\circ$ and, for the dual, 0 and unit vectors.
 
     Args:
-      cmdp: one CMDP; its linear programs are solved here, on the host.
+      cmdp: one CMDP; this function solves its linear programs on the host.
       num_episodes: $T$, over which adversarial rewards and constraints are averaged.
 
     Returns:
-      Comparators for `run`; without $q^*$ if no policy satisfies the constraints. Against an
-      adversary that is random or looks at policies nobody knows $q^*$ and $q^\circ$ beforehand; the
-      optimum of another draw, `oracle.hindsight`, and the most careful policy stand in for them.
+      Comparators for `run`; without $q^*$ if no policy satisfies the constraints. If the adversary
+      depends on chance or on policies, $q^*$ and $q^\circ$ are unknown beforehand. The optimum of
+      another draw (`oracle.hindsight`) and the most careful policy replace them.
     """
     cmdp.check_episodes(num_episodes)
     average = oracle.hindsight(cmdp, num_episodes)
@@ -101,14 +103,15 @@ def evaluate(history: History, cmdp: CMDP) -> Evaluation:
     r"""Measure a history against the optimum, and against every guarantee of the paper.
 
     Args:
-      history: of one run, or of many: leading axes (seeds, settings) are kept.
-      cmdp: what was played. If it was `stack`ed, the first axis of the history is the instance.
+      history: the history of one run or of many; leading axes (seeds, settings) are kept.
+      cmdp: the CMDP that was played. If it was `stack`ed, the first axis of the history is the
+        instance.
 
     Returns:
       Regret against OPT of each prefix, violations, and certificates.
 
     Raises:
-      ValueError: if the runs have different checkpoints, or a stack has another number of them.
+      ValueError: if the runs have different checkpoints, or their number differs from the stack's.
 
     Example:
       >>> import jax
@@ -181,15 +184,16 @@ def _number(leaf: Any) -> NDArray:
 def _margin(cmdp: CMDP, num_episodes: int) -> oracle.SlaterMargin | None:
     try:
         return oracle.slater_margin(cmdp.mdp, cmdp.constraints, num_episodes)
-    except NotImplementedError:  # an adversary that does not say which values it may take
+    except NotImplementedError:  # an adversary without a method `extremes`
         return None
 
 
 def _margins(cmdp: CMDP, num_episodes: int) -> Callable[[History], Margin]:
-    r"""The margin of what a run was shown, from what is known before and what was recorded.
+    r"""The margin of a run, from what is known beforehand and what was recorded.
 
-    Every $G_t$ is at most the largest of each entry, and the margin of a policy is at most the best
-    one's: hence two lower bounds. No margin is larger than that of the average: an upper bound.
+    Every $G_t$ is at most the maximum of each entry, and the margin of any policy is at most the
+    best margin: this gives two lower bounds. The margin is at most that of the average constraints:
+    this gives an upper bound.
     """
     before = _margin(cmdp, num_episodes)
     exact = None
@@ -205,7 +209,7 @@ def _margins(cmdp: CMDP, num_episodes: int) -> Callable[[History], Margin]:
         assert last.constraint_max is not None  # constraints are adversarial
         assert last.constraint_sum is not None
         largest = np.asarray(last.constraint_max[-1])
-        # Else another CMDP was played, perhaps this one made for another horizon.
+        # Otherwise another CMDP was played, perhaps this one made for another horizon.
         if exact and foretold is not None and np.allclose(largest, foretold, atol=1e-6):
             return exact
         promised = before.rho if before is not None and exact is None else -np.inf
@@ -220,27 +224,27 @@ def _margins(cmdp: CMDP, num_episodes: int) -> Callable[[History], Margin]:
         low, high = known[address]
         played = [_is_played(cmdp, q) for q in run.comparators.occupancies]
         seen = np.max(last.margin[-1][played], initial=-np.inf)
-        low = min(float(max(low, seen, promised)), high)  # rounding may cross them
+        low = min(float(max(low, seen, promised)), high)  # rounding may put low above high
         return Margin(high if high - low < 1e-9 else low, high)
 
     return of
 
 
 def _largest(cmdp: CMDP, num_episodes: int) -> NDArray:
-    """The largest of every entry of the constraints that adversaries will show."""
+    """The maximum of every entry of adversarial constraints."""
     values = cmdp.constraints.extremes(np.arange(num_episodes)).values
     mask = np.asarray(cmdp.layers.action_mask)
     return np.where(mask[None], np.asarray(values).max(0), 0)
 
 
 def _is_played(cmdp: CMDP, occupancy: NDArray) -> bool:
-    """Whether some policy has this occupancy in the true MDP; a comparator may be anything."""
+    """Whether some policy has this occupancy in the true MDP; comparators are arbitrary."""
     policy = policy_of(jnp.asarray(occupancy), cmdp.layers).astype(cmdp.mdp.transition.dtype)
     return bool(np.allclose(occupancy_of(cmdp.mdp, policy), occupancy, atol=1e-6))
 
 
 def _opt_of_prefix(cmdp: CMDP) -> Callable[[History, int], float]:
-    """OPT of the first episodes of a run up to a checkpoint; many runs share their answers."""
+    """OPT of the episodes of a run up to a checkpoint; many runs share the results."""
     means = [
         np.asarray(process.mean()) if isinstance(process, StochasticProcess) else None
         for process in (cmdp.rewards, cmdp.constraints)
@@ -266,12 +270,12 @@ def _opt_of_prefix(cmdp: CMDP) -> Callable[[History, int], float]:
 
 
 def _average(total: Compensated, run: History, k: int) -> NDArray:
-    """What the episodes up to a checkpoint showed on average."""
+    """The average over the episodes up to a checkpoint."""
     return np.asarray(Compensated(*(part[k] for part in total)).total() / run.episode[k])
 
 
 def _stack(evaluations: list[Evaluation]) -> Evaluation:
-    """Evaluations of several instances as one, with a leading axis."""
+    """Stack the evaluations of several instances along a leading axis."""
     certificates = [
         Certificate(
             name=found[0].name,

@@ -1,4 +1,4 @@
-"""Whether each guarantee of the paper held in a run: on the host, in float64."""
+"""Checks whether each guarantee of the paper held in a run, on the host in float64."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -17,8 +17,8 @@ from pdgd_jax.simulation import History
 
 __all__ = ["certificates_of"]
 
-# How far an occupancy may lie outside its set, (float32, float64): ten times what the slowest
-# solver promises.
+# How far an occupancy may lie outside its set in float32 and float64: ten times the tolerance of
+# the least precise solver.
 _FEASIBLE = (1e-3, 1e-6)
 
 
@@ -31,16 +31,16 @@ def certificates_of(
     regret: Float[NDArray, " runs"],
     shaped: Callable[[Any], NDArray] = np.asarray,
 ) -> tuple[Certificate, ...]:
-    """Every guarantee, with the reason where it has no meaning for a run.
+    """Check every guarantee; where one does not apply, give the reason.
 
     Args:
-      cmdp: what was played.
+      cmdp: the CMDP that was played.
       runs: single runs, on the host.
       sums: the cumulative numbers of each run by name, `[K, ...]`.
-      margins: of what each run was shown.
+      margins: the margin of each run.
       opt: OPT of each whole run.
-      regret: at the end of each run.
-      shaped: gives arrays `[runs]` their leading axes.
+      regret: the regret at the end of each run.
+      shaped: restores the leading axes of arrays `[runs]`.
     """
     dependence = dependence_of(cmdp)
     judged = [
@@ -80,7 +80,7 @@ def _judge(
 def _judge_excess(
     name: str, excess: Any, whole: theory.Bound, reason: str, possible: float, slack: float
 ) -> _Judgement:
-    """By how much the worst interval exceeds its own bound; `whole` is that of the whole run."""
+    """How much the worst interval exceeds its bound; `whole` is the bound of the whole run."""
     beyond = float(np.max(excess, initial=-np.inf))
     measured = min(beyond, 0.0) if beyond <= slack else beyond  # NaN stays
     bound = theory.Bound(0.0, whole.probability, whole.theorem)
@@ -98,7 +98,7 @@ def _judgements(case: Case) -> list[_Judgement]:
 
 
 def _of_construction(case: Case) -> Iterator[_Judgement]:
-    """What the algorithm does in every episode."""
+    """Guarantees that hold in every episode by construction."""
     last, problem = case.last, case.problem
     feasible = _FEASIBLE[int(case.precise)]
     yield _judge("projections converged", last.unconverged, 0, case.no_promise)
@@ -116,11 +116,11 @@ def _of_construction(case: Case) -> Iterator[_Judgement]:
 
 
 def _of_chance(case: Case) -> Iterator[_Judgement]:
-    """How far what was drawn is from what it is drawn from: transitions, rewards, constraints."""
+    """How close samples are to their means: transitions, rewards, constraints."""
     last, problem, sums = case.last, case.problem, case.sums
     lemma = theory.Bound(0, 1 - problem.delta, "Lemma 5, confidence sets")
     narrow = case.other_radii if case.scale < 1 else ""
-    # Radii of 2 allow every transition, and where there is one successor there is no other.
+    # With radii of 2, or with a single successor, the set always contains the true transition.
     possible = 0 if last.radius >= 2 * (1 - 1e-6) or case.certain_transitions else 1
     reason = case.no_promise or narrow
     yield _judge("transitions covered", not last.covered, lemma, reason, possible)
@@ -139,7 +139,7 @@ def _of_chance(case: Case) -> Iterator[_Judgement]:
     measured = np.max(np.abs(sums["reward_deviation"]), initial=0)
     trivial = case.most_cost if case.random_rewards else 0
     yield _judge("rewards near their mean", measured, lemma, reason, trivial)
-    # Of every prefix, as a share of the largest multiplier and of the root of its length.
+    # For every prefix, relative to the largest multiplier and the root of the prefix's length.
     lemma = theory.constraint_deviation(problem, 1)
     lemma = lemma._replace(probability=max(0.0, 1 - count * problem.delta))
     reason = usual or case.no_multipliers
@@ -150,7 +150,7 @@ def _of_chance(case: Case) -> Iterator[_Judgement]:
 
 
 def _of_intervals(case: Case) -> Iterator[_Judgement]:
-    """The regret of each player over every interval, beyond that interval's own bound."""
+    """How much the regret of each player over any interval exceeds the bound of the interval."""
     last, problem, comparators = case.last, case.problem, case.run.comparators
     loss, top = float(last.largest_loss), theory.multiplier_ceiling(problem.num_episodes)
     most = case.most_cost
@@ -167,7 +167,7 @@ def _of_intervals(case: Case) -> Iterator[_Judgement]:
     nothing = "" if len(comparators.occupancies) else "no occupancies to compare with"
     reason = case.no_promise or case.not_covered or nothing
     whole = theory.primal_descent_regret(problem, loss, case.played)
-    # An occupancy that is off by the residual moves each step's distances by as much.
+    # An error of the occupancy changes the distances of each step by as much as the residual.
     steps = case.played * loss * problem.primal * math.sqrt(2 * problem.num_layers)
     slack = case.rounding * whole.value
     slack += steps * math.sqrt(problem.num_episodes) * float(last.residual)
@@ -180,7 +180,7 @@ def _of_intervals(case: Case) -> Iterator[_Judgement]:
 
 
 def _of_measurements(case: Case) -> Iterator[_Judgement]:
-    """Bounds by what was measured: any rates, any margin."""
+    """Bounds in terms of measured quantities, for any rates and any margin."""
     problem, last, sums = case.problem, case.last, case.sums
     error, forgiven = float(sums["model_error"]), case.rounding * problem.num_episodes
     largest = float(last.largest_multiplier)
@@ -231,7 +231,7 @@ def _of_theorems(case: Case) -> Iterator[_Judgement]:
     top, earnings = theory.multiplier_ceiling(problem.num_episodes), case.played * case.opt
     box = problem.num_constraints * top
 
-    # Theorems 4, 5 and 7: if the margin is large enough, and the rates are the proof's.
+    # Theorems 4, 5 and 7, if the margin is large enough and the rates are those of the proof.
     usual = case.no_multipliers or case.infeasible or case.not_ended or case.other_radii
     condition, doubt = _condition(case)
     rates = "" if theory.rates_allow_multiplier_bound(problem) else "rates other than the proof's"
@@ -246,7 +246,7 @@ def _of_theorems(case: Case) -> Iterator[_Judgement]:
     spent = case.violation, bound, reason, case.most_cost, Subject.VIOLATION
     yield _judge(f"violation, {theorem}", *spent)
 
-    # Theorem 6: if it is not; its bound on the regret holds for any rates.
+    # Theorem 6, if the margin is not large enough; its bound on the regret holds for any rates.
     adversarial = "" if case.stochastic_constraints else "constraints are adversarial"
     without = "the condition on rho holds" if condition else ""
     reason = usual or adversarial or without
@@ -265,7 +265,7 @@ def _of_theorems(case: Case) -> Iterator[_Judgement]:
 
 
 def _condition(case: Case) -> tuple[bool, str]:
-    """Whether the condition on rho is known to hold, and why not if it is not."""
+    """Whether the condition on rho is known to hold; if not, the reason."""
     sizes = case.problem.num_layers, case.problem.num_constraints, case.problem.num_episodes
     low, high = (
         bool(rho > 0) and theory.slater_condition_holds(rho, *sizes)

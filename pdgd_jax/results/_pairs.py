@@ -1,6 +1,6 @@
-"""Comparisons seed by seed, where the random streams of a sweep are paired.
+"""Comparisons seed by seed, for sweeps with paired random streams.
 
-How streams are made, and what pairs them, stands in `pdgd_jax/sweeps/_streams.py`.
+`pdgd_jax/sweeps/_streams.py` explains how streams are made and paired.
 """
 
 import json
@@ -25,25 +25,25 @@ def paired_difference(
     paired: bool | None = None,
     confidence: float = 0.95,
 ) -> "xarray.Dataset":
-    r"""How much larger `variable` is at `a` than at `b`, with an interval over seeds.
+    r"""How much larger `variable` is at `a` than at `b`, with a confidence interval over seeds.
 
-    If streams are paired, seed by seed: with $d_i = x_i(a) - x_i(b)$ the interval is
-    $\bar d \pm t_{n-1} s_d / \sqrt n$, which is narrow where both share their luck. If they are
-    independent there are no pairs, and the interval is Welch's for two samples.
+    With paired streams, cells are compared seed by seed: with $d_i = x_i(a) - x_i(b)$ the interval
+    is $\bar d \pm t_{n-1} s_d / \sqrt n$. It is narrow if both cells share their luck. With
+    independent streams there are no pairs, and the interval is Welch's for two samples.
 
     Args:
-      dataset: of `sweep` or `open_results`, or any with a dimension `seed`.
-      dim: along which to compare, such as "learner", "rates" or "instance".
+      dataset: a Dataset of `sweep` or `open_results`, or any other with a dimension `seed`.
+      dim: the dimension to compare along, such as "learner", "rates" or "instance".
       a: a label of that dimension.
-      b: another.
-      variable: such as "regret" or "violation".
-      checkpoint: where to look, if the variable has checkpoints; the last by default.
-      paired: whether streams are; what the configuration in the Dataset says, by default.
-      confidence: how often such an interval covers the true difference.
+      b: another label.
+      variable: the variable to compare, such as "regret" or "violation".
+      checkpoint: the checkpoint to compare at, if the variable has any; the last by default.
+      paired: whether streams are paired; by default as in the configuration of the Dataset.
+      confidence: the confidence level of the interval.
 
     Returns:
-      `mean`, `low` and `high`, over all other dimensions of the variable, and if they are paired
-      `difference` for each seed; the attribute `paired` is 1 or 0. With one seed there is no
+      `mean`, `low` and `high` with all other dimensions of the variable and, for paired streams,
+      the `difference` of each seed; the attribute `paired` is 1 or 0. With one seed there is no
       interval, and `low` and `high` are NaN.
 
     Raises:
@@ -55,7 +55,7 @@ def paired_difference(
       >>> data = sweep({"instance": [small], "seeds": 8, "settings": {"horizon": 50},
       ...               "learners": {"names": ["uniform", "most-feasible"]}, "checkpoints": 5})
       >>> found = paired_difference(data, "learner", "most-feasible", "uniform", "violation")
-      >>> found = found.squeeze()  # of settings that were not swept over
+      >>> found = found.squeeze()  # drop settings that were not swept
       >>> bool(found.high < 0), found.attrs["paired"], found.difference.dims
       (True, 1, ('seed',))
     """
@@ -84,7 +84,7 @@ def paired_difference(
     else:
         first, second = (x.var("seed", ddof=1) / count for x in (one, other))
         both = first + second
-        # Welch and Satterthwaite; where nothing varies any number will do.
+        # Welch and Satterthwaite; if nothing varies, any number is fine.
         freedom = (both**2 / (first**2 + second**2).where(both > 0, 1)) * (count - 1)
         half = _half_width(confidence, freedom.where(both > 0, 1)) * both**0.5
     found |= {"low": mean - half, "high": mean + half}
@@ -97,7 +97,7 @@ def paired_difference(
 
 
 def is_paired(dataset: "xarray.Dataset") -> bool | None:
-    """Whether seed i of every cell played with the same random streams; None if nothing says so."""
+    """Whether seed i of every cell played with the same random streams; None if unknown."""
     if "configuration" not in dataset.attrs:
         return None
     return bool(json.loads(dataset.attrs["configuration"]).get("streams", "paired") == "paired")
@@ -128,7 +128,7 @@ def _at(values: "xarray.DataArray", dim: str, label: Any) -> "xarray.DataArray":
 
 
 def _half_width(confidence: float, freedom: Any) -> Any:
-    from scipy import stats  # half a second to import
+    from scipy import stats  # takes half a second to import
 
     quantile = stats.t.ppf((1 + confidence) / 2, freedom)
     return freedom.copy(data=quantile) if hasattr(freedom, "copy") else float(quantile)

@@ -1,8 +1,8 @@
-"""What is measured, what it is called, how it is computed and where it is shown: one table.
+"""The table of quantities: name, computation, and where each one is shown.
 
 The Dataset, the summary of `pdgd run`, the figures, the report and the help texts read
-`QUANTITIES`. A new metric is one entry here, whose `of_run` computes it, or reads what `evaluate`
-or the simulation has computed.
+`QUANTITIES`. A new metric is one entry here. Its `of_run` computes it, or reads a result of
+`evaluate` or of the simulation.
 
 Example:
   >>> from pdgd_jax.results import QUANTITIES
@@ -49,7 +49,7 @@ def _of_certificates(name: str) -> OfRun:
 
 
 def _radius(history: History, _: Evaluation) -> Any:
-    """NaN for a learner without a confidence set."""
+    """The radius; NaN for a learner without a confidence set."""
     radius = history.metrics.radius
     if history.setting is None or history.setting.confidence_scale is None:
         return np.full_like(np.asarray(radius), np.nan)
@@ -57,14 +57,14 @@ def _radius(history: History, _: Evaluation) -> Any:
 
 
 def _policy(history: History, _: Evaluation) -> Any:
-    """The last policy, NaN where there is no such state or action."""
+    """The last policy; NaN where there is no such state or action."""
     policy = np.asarray(history.policy)
     if history.setting is None:
         return policy
     return np.where(np.asarray(history.setting.layers.action_mask), policy, np.nan)
 
 
-# What is drawn of them.
+# What figures draw.
 
 
 def _average_reward(data: "xarray.Dataset") -> "xarray.DataArray":
@@ -72,23 +72,23 @@ def _average_reward(data: "xarray.Dataset") -> "xarray.DataArray":
 
 
 def _iterations_per_episode(data: "xarray.Dataset") -> "xarray.DataArray":
-    """Of the episodes since the last checkpoint, and not since the start: a change shows."""
+    """The mean over the episodes since the last checkpoint, so that changes are visible."""
     total = data["iterations"].transpose(..., "checkpoint")
     new = np.diff(total.to_numpy().astype(float), prepend=0)
     return total.copy(data=new / np.diff(data["episode"].to_numpy(), prepend=0))
 
 
 def _positive_residual(data: "xarray.Dataset") -> "xarray.DataArray":
-    return data["residual"].where(data["residual"] > 0)  # nothing was projected: no point to draw
+    return data["residual"].where(data["residual"] > 0)  # NaN, not drawn, if nothing was projected
 
 
-# How their ends are read.
+# Values at the end of a run.
 
 
 def last_tenth(data: "xarray.Dataset") -> NDArray:
     """`[seed]`, the violation per episode in the last tenth of the episodes: has it stopped?
 
-    Of the constraint that is violated most there; between checkpoints sums are taken as straight.
+    It is that of the most violated constraint there; sums are interpolated between checkpoints.
     """
     episode = data["episode"].to_numpy().astype(float)
     sums = data["violations"].transpose("seed", "constraint", "checkpoint").to_numpy()
@@ -100,7 +100,7 @@ def last_tenth(data: "xarray.Dataset") -> NDArray:
     return np.where(np.isinf(worst), np.nan, worst)
 
 
-# Where they are printed: a learner without multipliers or epochs has zeros.
+# When they are printed: a learner without multipliers or epochs has zeros.
 
 
 def _is_adversarial(facts: Mapping[str, Any]) -> bool:
@@ -108,7 +108,7 @@ def _is_adversarial(facts: Mapping[str, Any]) -> bool:
 
 
 def _has_multipliers(facts: Mapping[str, Any]) -> bool:
-    """Also if they stayed 0, as they may where no constraint is ever violated."""
+    """Whether the learner has multipliers, even if they stayed 0 since nothing was violated."""
     promised = [c for c in facts["certificates"] if c["name"] == "multipliers in their box"]
     applied = any(c["holds"] + c["fails"] + c["vacuous"] for c in promised)
     return applied or facts["largest_multiplier"]["mean"] > 0
@@ -154,7 +154,7 @@ _TABLE = (
         curve=Curve(
             "alpha-regret", figure="regret", own_words=True, zero_line=True, panel=0
         ),
-        # What the paper promises if constraints are adversarial; without a margin, it is nothing.
+        # The paper's promise for adversarial constraints; without a margin it is empty.
         row=Row(
             lambda facts: f"alpha-regret, alpha = {facts['alpha']:.3g}",
             when=lambda facts: _is_adversarial(facts) and facts["alpha"] > 0,
@@ -296,7 +296,7 @@ QUANTITIES: dict[str, Quantity] = {quantity.name: quantity for quantity in _TABL
 
 
 def quantity_of(name: str, dataset: "xarray.Dataset") -> Quantity:
-    """The quantity of that name, refused in a sentence if the results do not hold it."""
+    """Look up a quantity; raise if the results do not hold it."""
     quantity = QUANTITIES[name]
     missing = [variable for variable in quantity.needs if variable not in dataset]
     if missing:

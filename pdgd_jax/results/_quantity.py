@@ -1,4 +1,4 @@
-"""What an entry of the table of quantities says: how it is computed, called, drawn and shown."""
+"""An entry of the table of quantities: computation, name, curve, column and row."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ __all__ = ["ROUNDING", "Column", "Curve", "OfRun", "Quantity", "Row", "axis_of",
 
 OfRun: TypeAlias = Callable[[History, Evaluation], Any]
 OfDataset: TypeAlias = Callable[["xarray.Dataset"], "xarray.DataArray"]
-# Below this in every episode a sum is rounding: of the numbers, and of the program that found OPT.
+# A sum below this in every episode is a rounding error, of its terms or of the LP that found OPT.
 ROUNDING = {"float32": 1e-6, "float64": 1e-9}
 
 
@@ -25,19 +25,19 @@ class Curve(NamedTuple):
     """How a quantity is drawn against episodes, in figures and in the report.
 
     Attributes:
-      label: what it is called.
-      units: on the axis; those of the quantity if left out.
-      of: from a cell's data to `[seed, checkpoint]`, or `[seed, checkpoint, constraint]`; its
-        values if left out.
+      label: its name.
+      units: the unit on the axis; by default that of the quantity.
+      of: turns the data of a cell into `[seed, checkpoint]` or `[seed, checkpoint, constraint]`; by
+        default its values.
       needs: further variables of the Dataset that the figure reads.
-      symbol: in mathematics, numbered by the constraints; empty if it has none.
-      figure: which figure draws it; one of its own, named after it, if left out.
-      own_words: whether the axis says what the variable's `long_name` says.
+      symbol: its mathematical symbol, indexed by constraints; empty for none.
+      figure: the figure that draws it; by default a figure with its name.
+      own_words: whether the axis shows the `long_name` of the variable.
       zero_line: whether 0 is marked.
-      zero_is_none: whether a curve of zeros belongs to a learner that has no such thing.
-      logarithmic: whether its axis is.
+      zero_is_none: whether a curve of zeros means that the learner does not have this quantity.
+      logarithmic: whether its axis is logarithmic.
       inner: whether it is about the solver of the projections.
-      panel: its place among the panels of the report; 0 if it has none.
+      panel: its position among the panels of the report; 0 for none.
     """
 
     label: str
@@ -58,11 +58,11 @@ class Column(NamedTuple):
     """How the end of a quantity is shown in the tables of a report.
 
     Attributes:
-      name: of the column.
+      name: the name of the column.
       per_episode: whether it is divided by the number of episodes.
-      of: from a cell's data to one number for each seed; what it ended with if left out.
-      about: what it is, if the variable's `long_name` says something else.
-      inner: whether it is about how learners work, and not about what they reach.
+      of: turns the data of a cell into one number for each seed; by default the final value.
+      about: a description, if it differs from the `long_name` of the variable.
+      inner: whether it is about how learners work, not about what they achieve.
     """
 
     name: str
@@ -76,9 +76,9 @@ class Row(NamedTuple):
     """How the end of a quantity is shown in the table of `pdgd run`.
 
     Attributes:
-      label: of the row, or how it is made of the facts of the summary.
-      per_episode: whether the average over episodes stands beside it.
-      when: from the facts of the summary to whether there is such a row.
+      label: the label of the row, or a function of the facts of the summary.
+      per_episode: whether the average over episodes is shown beside it.
+      when: decides from the facts of the summary whether to show the row.
     """
 
     label: str | Callable[[Mapping[str, Any]], str]
@@ -95,19 +95,19 @@ class Quantity:
     """An entry of the table: a variable of the Dataset.
 
     Attributes:
-      name: of the variable.
-      axes: behind those of the batch.
-      long_name: what it is.
+      name: the name of the variable.
+      axes: its axes after those of the batch.
+      long_name: a description.
       units: its unit.
-      of_run: how it is computed, from the history of runs and their evaluation.
+      of_run: computes it from the history of runs and their evaluation.
       evaluated: whether the evaluation alone is enough.
-      is_sum: whether it is a sum over episodes whose rounding errors are to be read as 0.
-      each_constraint: whether constraints are shown one by one, and not the worst of them.
-      key: of its end in the summary of a run and its JSON; empty if it is not there.
-      curve: how it is drawn against episodes, if it is.
-      column: how its end is shown in the report, if it is.
-      row: how its end is printed by `pdgd run`, if it is.
-      absent: the text of a run that has none.
+      is_sum: whether it is a sum over episodes; rounding errors of such sums are shown as 0.
+      each_constraint: whether constraints are shown one by one instead of the worst.
+      key: the key of its final value in the summary and the JSON of a run; empty for none.
+      curve: how it is drawn against episodes; None if it is not.
+      column: how the report shows its final value; None if it does not.
+      row: how `pdgd run` prints its final value; None if it does not.
+      absent: the text for runs without a value.
     """
 
     name: str
@@ -126,14 +126,14 @@ class Quantity:
 
     @property
     def drawn(self) -> Curve:
-        """How it is drawn; refused in a sentence if it is not."""
+        """How it is drawn; raises if it is not."""
         if self.curve is None:
             raise ValueError(f"{self.name} is not drawn against episodes.")
         return self.curve
 
     @property
     def label(self) -> str:
-        """What figures call it."""
+        """Its name in figures."""
         return self.drawn.label
 
     @property
@@ -142,11 +142,11 @@ class Quantity:
         return (self.name, *self.drawn.needs)
 
     def of(self, data: "xarray.Dataset") -> "xarray.DataArray":
-        """What is drawn: `[seed, checkpoint]`, or `[seed, checkpoint, constraint]`."""
+        """The values to draw: `[seed, checkpoint]` or `[seed, checkpoint, constraint]`."""
         return (self.drawn.of or self.values)(data)
 
     def values(self, data: "xarray.Dataset") -> "xarray.DataArray":
-        """Its values, of the worst constraint if they are not shown one by one."""
+        """Its values, those of the worst constraint unless all are shown."""
         found = data[self.name]
         if "constraint" in found.dims and not self.each_constraint:
             found = found.max("constraint")
@@ -158,7 +158,7 @@ class Quantity:
         return np.asarray(last.transpose("seed", ...).to_numpy().astype(float))
 
     def column_of(self, data: "xarray.Dataset") -> NDArray:
-        """`[seed]`, what its column in a report shows; of constraints, the largest."""
+        """`[seed]`, the values of its column in a report; the largest of several constraints."""
         column = self.column
         if column is not None and column.of is not None:
             return column.of(data)
@@ -170,13 +170,13 @@ class Quantity:
 
 
 def without_rounding(values: "xarray.DataArray", episode: "xarray.DataArray") -> "xarray.DataArray":
-    """Sums over episodes, exactly 0 where they are nothing but rounding."""
+    """Sums over episodes, with rounding errors replaced by 0."""
     limit = ROUNDING.get(str(values.dtype), 0.0) * episode
     return values.where((abs(values) > limit) | values.isnull(), 0)
 
 
 def axis_of(quantity: Quantity, dataset: "xarray.Dataset") -> str:
-    """The label of an axis, in the words of the results themselves where they have some."""
+    """The label of an axis, taken from the results where they provide one."""
     curve, told = quantity.drawn, {}
     if curve.own_words and quantity.name in dataset:
         told = dataset[quantity.name].attrs

@@ -1,4 +1,4 @@
-"""A part of the results."""
+"""Selects a part of the results."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -10,15 +10,15 @@ __all__ = ["select"]
 
 
 def select(dataset: "xarray.Dataset", words: Sequence[str]) -> "xarray.Dataset":
-    """The part of the results that was asked for.
+    """Select a part of the results.
 
     Args:
-      dataset: of `sweep` or `open_results`.
+      dataset: a Dataset of `sweep` or `open_results`.
       words: `NAME=VALUE` or `NAME=VALUE,VALUE`, where NAME is a dimension and VALUE one of its
-        labels. Several of one name add up, and a name that is not given keeps all its values.
+        labels. Several words for one name are combined; other dimensions keep all their values.
 
     Raises:
-      ValueError: if a name or value is unknown, saying which there are.
+      ValueError: if a name or value is unknown; the error lists the known ones.
     """
     dims = [str(dim) for dim in dataset["regret"].dims if dim != "checkpoint"]
     chosen: dict[str, list[int]] = {}
@@ -33,7 +33,7 @@ def select(dataset: "xarray.Dataset", words: Sequence[str]) -> "xarray.Dataset":
 
 
 def _places(word: str, name: str, value: str, known: list[str]) -> list[int]:
-    """Where the values that were asked for stand, one or several with commas between."""
+    """The positions of the values, one or several separated by commas."""
     values = [value] if value in known else [part.strip() for part in value.split(",")]
     places = []
     for asked in values:

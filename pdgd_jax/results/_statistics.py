@@ -1,7 +1,7 @@
-"""Numbers of many seeds in short, the same way everywhere; and growth.
+"""Statistics over seeds, the same everywhere, and growth rates.
 
-The usual statistic is the median over seeds with the band between the 10% and the 90% quantile. Who
-asks for the mean gets it with a 95% bootstrap interval. Runs without a value (NaN) are left out.
+The default is the median over seeds with the band between the 10% and the 90% quantile. The mean
+comes with a 95% bootstrap interval. Runs without a value (NaN) are left out.
 """
 
 import functools
@@ -41,8 +41,8 @@ class Band(NamedTuple):
     Attributes:
       episode: `[K]`.
       centre: `[K]`, the median or the mean.
-      low: `[K]`, the lower quantile or end.
-      high: `[K]`, the upper one.
+      low: `[K]`, the lower quantile, or the lower end of the interval.
+      high: `[K]`, the upper quantile, or the upper end of the interval.
     """
 
     episode: NDArray
@@ -52,15 +52,15 @@ class Band(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """One number of each seed, in short.
+    """Statistics of one number per seed.
 
     Attributes:
-      median: over the seeds.
+      median: the median over seeds.
       low: the 10% quantile.
       high: the 90% quantile.
-      mean: over the seeds.
-      mean_low: where the 95% bootstrap interval of the mean begins.
-      mean_high: where it ends.
+      mean: the mean over seeds.
+      mean_low: the lower end of the 95% bootstrap interval of the mean.
+      mean_high: the upper end of that interval.
 
     Example:
       >>> import numpy as np
@@ -78,7 +78,7 @@ class Estimate(NamedTuple):
 
     @classmethod
     def of(cls, values: NDArray) -> "Estimate":
-        """The estimate of `[seed]`."""
+        """The estimate from values `[seed]`."""
         column = np.asarray(values, float)[:, None]
         low, median, high = _quantiles(column, (QUANTILES[0], 0.5, QUANTILES[1]))
         mean, mean_low, mean_high = _means(column)
@@ -93,7 +93,7 @@ class Estimate(NamedTuple):
         return self[:3] if statistic == "median" else self[3:]
 
     def words(self, scale: float = 0.0, statistic: Statistic = "median") -> str:
-        """For people; what is nothing beside the scale is 0, and what is constant has no band."""
+        """The estimate as text: 0 if negligible relative to the scale, no band if constant."""
         centre, low, high = (number_in_words(x, scale=scale) for x in self.shown(statistic))
         return centre if low == high else f"{centre} ({low} to {high})"
 
@@ -101,7 +101,7 @@ class Estimate(NamedTuple):
 def spread_in_words(
     statistic: Statistic = "median", quantiles: tuple[float, float] = QUANTILES
 ) -> str:
-    """Between what a band lies, as in `10% to 90%`."""
+    """The extent of a band as text, such as `10% to 90%`."""
     if statistic == "mean":
         return f"{_CONFIDENCE:.0%} bootstrap interval"
     return f"{quantiles[0]:.0%} to {quantiles[1]:.0%}"
@@ -116,9 +116,9 @@ def band_of(
     """The median over seeds and the band between two quantiles; runs without a value are left out.
 
     Args:
-      values: with the dimensions `seed` and `checkpoint`.
-      episode: with the dimension `checkpoint`.
-      quantiles: the lower and the upper one, of a median.
+      values: values with the dimensions `seed` and `checkpoint`.
+      episode: episodes with the dimension `checkpoint`.
+      quantiles: the lower and the upper quantile around a median.
       statistic: "mean" for the mean and its bootstrap interval instead.
     """
     low, high = quantiles
@@ -134,7 +134,7 @@ def band_of(
 
 
 def _quantiles(values: NDArray, shares: tuple[float, ...]) -> list[NDArray]:
-    """Of each column of `[n, K]`, NaN left out; what `np.nanquantile` does column by column."""
+    """Quantiles of each column of `[n, K]` without NaN; faster than `np.nanquantile`."""
     ordered = np.sort(values, axis=0)  # NaN comes last
     known = (~np.isnan(ordered)).sum(0)
     found = []
@@ -148,32 +148,32 @@ def _quantiles(values: NDArray, shares: tuple[float, ...]) -> list[NDArray]:
 
 
 def _means(values: NDArray) -> list[NDArray]:
-    """Of each column of `[n, K]`, NaN left out: the mean, and the ends of its interval.
+    """The mean of each column of `[n, K]` without NaN, and the ends of its interval.
 
-    The interval is that of the percentile bootstrap, from seeds drawn with a fixed key: equal
-    numbers have equal intervals.
+    The interval is a percentile bootstrap with a fixed random key, so that equal numbers have equal
+    intervals.
     """
     known = ~np.isnan(values)
     numbers = np.where(known, values, 0.0)
     counts = _resamples(len(values))
-    with np.errstate(invalid="ignore"):  # 0 / 0 is NaN: a column, or a resample, without a value
+    with np.errstate(invalid="ignore"):  # 0 / 0 is NaN for a column or resample without a value
         mean = numbers.sum(0) / known.sum(0)
         resampled = (counts @ numbers) / (counts @ known.astype(float))
     tail = (1 - _CONFIDENCE) / 2
     return [mean, *_quantiles(resampled, (tail, 1 - tail))]
 
 
-@functools.lru_cache(maxsize=4)  # seeds are as many in every cell
+@functools.lru_cache(maxsize=4)  # every cell has the same number of seeds
 def _resamples(count: int) -> NDArray:
-    """`[resample, seed]`, how often each seed is drawn: means are then one product of matrices."""
+    """`[resample, seed]`, how often each seed is drawn; one matrix product then gives all means."""
     chance = np.full(count, 1 / count)
     return np.random.default_rng(0).multinomial(count, chance, size=_RESAMPLES).astype(float)
 
 
 def slope_of(horizons: NDArray, medians: NDArray, errors: NDArray | None = None) -> float:
-    """The slope in logarithms over the horizons with a positive median; NaN if fewer than two.
+    """The log-log slope over the horizons with a positive median; NaN if fewer than two.
 
-    By least squares, weighted if the relative errors of the medians are given.
+    It is a least-squares fit, weighted if the relative errors of the medians are given.
     """
     drawn = np.isfinite(medians) & (medians > 0)
     if drawn.sum() < 2:
@@ -183,7 +183,7 @@ def slope_of(horizons: NDArray, medians: NDArray, errors: NDArray | None = None)
 
 
 def shares_of(measured: NDArray, bound: NDArray) -> NDArray:
-    """Measured / bound; a bound of 0 is used not at all, or beyond measure, and so NaN uses any."""
+    """Measured / bound; for a bound of 0 it is 0 or infinite, and for NaN it is infinite."""
     nothing = np.where(measured <= bound, 0.0, np.inf)
     shares = np.where(bound > 0, measured / np.where(bound > 0, bound, 1), nothing)
     return np.where(np.isnan(shares), np.inf, shares)

@@ -1,4 +1,4 @@
-"""Which colour and which dashes a curve has, in figures and reports alike."""
+"""The colours and dashes of curves, the same in figures and reports."""
 
 import itertools
 import json
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Style", "colours_of", "makes_promises", "styles_of"]
 
-# So many colours and dashes there are, in `plots` and in the page of a report.
+# The number of colours and dashes in `plots` and in the page of a report.
 NUM_COLOURS, NUM_DASHES = 7, 4
-# What is drawn alike in every figure: those who learn by their rates, and those who do not learn.
+# Learners that look the same in every figure: those with rates, and those that do not learn.
 _LEARNS = {
     ("pdgd-ops", "tuned"): 0,
     ("pdgd-ops", "theory"): 1,
@@ -26,22 +26,22 @@ _FIXED = {"best-feasible": 4, "most-feasible": 5, "uniform": 6}
 
 
 class Style(NamedTuple):
-    """How a curve is drawn: which of the colours, which of the dashes or markers."""
+    """The style of a curve: the index of its colour, and of its dashes or marker."""
 
     colour: int
     dash: int
 
 
 def makes_promises(cell: Cell) -> bool:
-    """Whether the rates of the paper are about it: a policy that is fixed learns at no rate."""
+    """Whether the growth rates of the paper apply to a cell; they do not to a fixed policy."""
     return "learner" not in cell.data.coords or cell.data["learner"].item() not in _FIXED
 
 
 def colours_of(dataset: "xarray.Dataset", cells: list[Cell]) -> list[int | None]:
-    """The colour of each cell, by its learner and rates; None where there are no learners.
+    """The colour of each cell, by its learner and rates; None if there are no learners.
 
-    It does not depend on what else is drawn: it is the same in every figure, and in figures of a
-    part of the results, whose configuration still names everybody.
+    It is the same in every figure, and in figures of a part of the results, whose configuration
+    still lists all learners.
     """
     if "learner" not in dataset.coords:
         return [None] * len(cells)
@@ -55,10 +55,10 @@ def colours_of(dataset: "xarray.Dataset", cells: list[Cell]) -> list[int | None]
 
 
 def styles_of(dataset: "xarray.Dataset", owners: list[Cell]) -> list[Style]:
-    """A style for each curve, given whose it is: up to 28 curves are told apart.
+    """A style for each curve, given its cell; up to 28 curves are distinguishable.
 
-    The colour says who learns, and dashes tell the curves of one learner from each other; if there
-    are more of them than dashes, both go by their places.
+    The colour shows the learner, and dashes distinguish the curves of one learner. If a learner has
+    more curves than there are dashes, colours and dashes follow the order of the curves.
     """
     colours = colours_of(dataset, owners)
     counts = {colour: colours.count(colour) for colour in colours}
@@ -88,7 +88,7 @@ def _known(who: tuple[str, str]) -> int | None:
 
 
 def _everybody(dataset: "xarray.Dataset") -> list[tuple[str, str]]:
-    """Learners and their rates, in the order of the configuration: a part of it has the same."""
+    """All learners and their rates in the order of the configuration, even for partial results."""
     configuration = json.loads(dataset.attrs.get("configuration", "{}"))
     learners = list(configuration.get("learners", {}).get("names", []))
     settings = configuration.get("settings", {})

@@ -1,4 +1,4 @@
-"""How runs ended, as plain numbers."""
+"""The final values of runs as plain numbers."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -17,15 +17,16 @@ __all__ = ["summarise"]
 
 
 def summarise(results: Results, units: RewardUnits | None = None) -> dict[str, Any]:
-    """The end of the runs, as numbers: plain Python, ready for JSON.
+    """Summarise the final values of runs in plain Python numbers, ready for JSON.
 
     Args:
-      results: of one combination of instance, learner and settings, with any number of seeds.
-      units: of the environment behind the CMDP, if its rewards were rescaled.
+      results: the results of one combination of instance, learner and settings, with any number of
+        seeds.
+      units: the units of the environment behind the CMDP, if its rewards were rescaled.
 
     Returns:
-      Of every quantity with a `key` the fields of an `Estimate`, a list of them if constraints are
-      shown one by one; and what is known of all seeds together.
+      The fields of an `Estimate` for every quantity with a `key` (a list if constraints are shown
+      one by one), and facts about all seeds together.
 
     Raises:
       ValueError: if there are several combinations.
@@ -54,7 +55,7 @@ def summarise(results: Results, units: RewardUnits | None = None) -> dict[str, A
             for number in range(data.sizes["certificate"])
         ],
     }
-    if units is not None:  # totals, as `reward` is one
+    if units is not None:  # convert totals, since `reward` is a total
         reward = Estimate(**facts["reward"])
         facts["environment"] = {
             "reward": reward.map(lambda x: units.to_environment(x, episodes))._asdict(),
@@ -77,7 +78,7 @@ def _estimates(data: "xarray.Dataset") -> dict[str, Any]:
 
 
 def _certificate(one: "xarray.Dataset") -> dict[str, Any]:
-    """A guarantee in all seeds: the largest of what was measured, and the smallest bound."""
+    """A guarantee over all seeds: the largest measured value and the smallest bound."""
     status = one["certificate_status"].to_numpy()
     reasons = (str(reason) for reason in one["certificate_reason"].to_numpy())
     return {

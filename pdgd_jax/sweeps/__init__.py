@@ -1,4 +1,4 @@
-"""Instances, learners, settings and seeds crossed: planned, played, saved, resumed."""
+"""Sweeps over instances, learners, settings and seeds: planned, played, saved, resumed."""
 
 from pdgd_jax.sweeps._cluster import Cluster, join
 from pdgd_jax.sweeps._configuration import Configuration, builtin_names, read_configuration

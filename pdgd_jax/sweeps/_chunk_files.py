@@ -23,7 +23,7 @@ record_name = functools.partial(_name, "chunk", "json")
 
 
 def is_kept(chunk: int, newest: int) -> bool:
-    """Whether a carry is kept: the last two, and 0, 1, 3, 7, ... in case old rows are damaged."""
+    """Whether a carry is kept: the last two, and 0, 1, 3, 7, ... in case rows are damaged."""
     return chunk >= newest - 1 or chunk & (chunk + 1) == 0
 
 
@@ -36,7 +36,7 @@ def drop_old_carries(folder: Path) -> None:
 
 
 def newest_chunk(folder: Path) -> int:
-    """The newest chunk that was published; -1 if none was."""
+    """The number of the newest published chunk; -1 if there is none."""
     return max((_number(file) for file in folder.glob("chunk-*.json")), default=-1)
 
 

@@ -1,4 +1,4 @@
-"""Several processes as one sweep."""
+"""Several processes that play one sweep."""
 
 import dataclasses
 import socket
@@ -24,11 +24,11 @@ class Cluster:
     process: int
 
     def leave(self) -> None:
-        """Go on alone, once all processes have asked to: then the death of one ends no other.
+        """Disconnect from the other processes, so that the death of one does not end the others.
 
-        JAX would kill all others for it, without a word that a user understands, since they might
-        wait for each other's numbers; those of a sweep do not. On GPUs and TPUs that is left as it
-        is: their clients need the connection as long as they live.
+        Returns once all processes have called it. JAX kills all processes if one dies, without a
+        clear message, since they might wait for each other's numbers; those of a sweep do not. On
+        GPUs and TPUs this does nothing, since their clients need the connection.
         """
         if jax.default_backend() == "cpu":
             jax.distributed.shutdown()
@@ -40,19 +40,20 @@ def join(
     process_id: int | None = None,
     say: Callable[[str], None] = print,
 ) -> Cluster:
-    """Become one of several processes; must come before JAX computes anything.
+    """Join several processes; call this before JAX computes anything.
 
     Args:
-      coordinator: `host:port` of process 0; None if a cluster (SLURM, MPI, Kubernetes, TPU) tells.
-      num_processes: how many there are.
-      process_id: from 0.
-      say: is told what it waits for.
+      coordinator: `host:port` of process 0; None if a cluster (SLURM, MPI, Kubernetes, TPU)
+        provides it.
+      num_processes: the number of processes.
+      process_id: the number of this process, from 0.
+      say: called with a message about what it waits for.
 
     Returns:
-      The processes; give them to `sweep`.
+      The processes, for `sweep`.
 
     Raises:
-      ValueError: if only some of the three are given, or they make no sense.
+      ValueError: if only some of the three are given, or they are invalid.
     """
     given = {
         "coordinator": coordinator,
@@ -90,12 +91,12 @@ def join(
 
 
 def _check_free(port: int) -> None:
-    """Look whether process 0 can listen there: JAX would crash."""
+    """Raise if process 0 cannot listen on this port; JAX would crash."""
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
     try:
         socket.create_server(("", port), family=family, dualstack_ipv6=both).close()
-    except (OSError, OverflowError) as error:  # in use; not allowed; above 65535
+    except (OSError, OverflowError) as error:  # in use, forbidden, or above 65535
         reason = str(getattr(error, "strerror", error)).partition(" (")[0]
         raise ValueError(
             f"process 0 cannot listen on port {port} ({reason}); choose another for coordinator."
@@ -103,7 +104,7 @@ def _check_free(port: int) -> None:
 
 
 def agree(good: bool) -> bool:
-    """What process 0 says, in all processes, once all have asked."""
+    """Wait for all processes, and return the value of process 0 in each of them."""
     if jax.process_count() == 1:
         return good
     from jax.experimental import multihost_utils

@@ -1,4 +1,4 @@
-"""From the rows of finished blocks to one Dataset."""
+"""Combines the rows of finished blocks into one Dataset."""
 
 import json
 from collections.abc import Callable
@@ -33,20 +33,20 @@ def gather(
     rows: Callable[[Block], Arrays],
     policy: Callable[[Block], np.ndarray],
 ) -> "xarray.Dataset":
-    """Evaluate all runs, and put them where they belong.
+    """Evaluate all runs, and combine them into one Dataset.
 
     Args:
-      plan: what was played.
-      builder: what the lanes were built by.
-      rows: the metrics of a block, `[checkpoints, lanes, ...]` by name.
-      policy: the last policies of a block, `[lanes, L, S, A]`.
+      plan: the plan that was played.
+      builder: the builder of the lanes.
+      rows: returns the metrics of a block, `[checkpoints, lanes, ...]` by name.
+      policy: returns the last policies of a block, `[lanes, L, S, A]`.
 
     Returns:
-      The Dataset that `sweep` promises.
+      The Dataset of `sweep`.
     """
     full = _Full(plan)
     for group in plan.groups:
-        # Runs of one instance and horizon are evaluated together: they share linear programs.
+        # Runs of one instance and horizon are evaluated together, since they share linear programs.
         found: dict[tuple[int, int], list[tuple[Lane, History]]] = {}
         for block in group.blocks:
             for lane, history in _histories(
@@ -87,7 +87,7 @@ def _histories(
 
 
 class _Full:
-    """The arrays of the results, filled piece by piece."""
+    """The arrays of the results, filled part by part."""
 
     def __init__(self, plan: Plan) -> None:
         asked = self.asked = plan.configuration
@@ -185,7 +185,7 @@ class _Full:
         return full.astype(str) if text else full
 
     def _place(self, lane: Lane) -> tuple[Any, ...]:
-        """Where a lane belongs: one place, or all along the settings that its learner ignores."""
+        """The index of a lane: one position, or all along the settings that its learner ignores."""
         cell = lane.cell
         return tuple(
             slice(None)
@@ -196,7 +196,7 @@ class _Full:
 
 
 def _uses_setting(plan: Plan) -> np.ndarray:
-    """`[learner, setting]`: whether a learner was played at each value, or once for all."""
+    """`[learner, setting]`: whether a learner was played at each value of a setting, or once."""
     uses = np.ones((len(plan.configuration.learners), len(SETTINGS)), bool)
     for _, block in plan.blocks():
         for cell in {lane.cell for lane in block.lanes}:

@@ -1,15 +1,15 @@
-"""What to sweep over, as a TOML file or a dictionary of the same shape.
+"""The configuration of a sweep, as a TOML file or a dictionary of the same shape.
 
 ```toml
-name = "example"             # every key may be left out, but [[instance]] and its make
-key = 0                      # decides everything random
+name = "example"             # all keys are optional, except [[instance]] and its make
+key = 0                      # determines everything random
 seeds = 8
 streams = "paired"           # or "independent": see `paired_difference`
-checkpoints = 50             # 200, or as many as the shortest horizon has episodes
+checkpoints = 50             # by default 200, or the shortest horizon if that is less
 
 [[instance]]                 # one or more
 make = "random"              # a registered name; further keys are options of the instance
-label = "small"              # what figures call it; the name, if left out
+label = "small"              # its name in figures; by default the registered name
 sizes = [1, 3, 3, 1]
 
 [settings]                   # each a value or a list of values
@@ -23,9 +23,9 @@ names = ["pdgd-ops", "uniform"]
 solver = "newton"
 ```
 
-`read_configuration` reads a file or a built-in configuration, `Configuration.from_dict` takes a
-dictionary; both check the same. Whatever is wrong is one sentence that begins with file and line.
-Names and labels are data: no file is ever called after them.
+`read_configuration` reads a file or a built-in configuration, `Configuration.from_dict` a
+dictionary. Both make the same checks. An error is one sentence that begins with file and line.
+Names and labels never become file names.
 """
 
 import dataclasses
@@ -48,22 +48,22 @@ __all__ = ["STREAMS", "Configuration", "Instance", "builtin_names", "read_config
 
 @dataclasses.dataclass(frozen=True)
 class Configuration:
-    """Everything that decides a sweep; made by `read_configuration` or `from_dict`.
+    """Everything that determines a sweep; made by `read_configuration` or `from_dict`.
 
     Attributes:
-      name: of the sweep.
-      key: decides everything random.
-      seeds: how many independent runs.
-      streams: "paired", seed i of every cell plays with the same random streams, so that cells can
-        be compared seed by seed; or "independent". See `paired_difference`.
-      checkpoints: how often each run is looked at, at most the shortest horizon.
-      instances: with labels that differ.
+      name: the name of the sweep.
+      key: determines everything random.
+      seeds: the number of independent runs.
+      streams: "paired" if seed i of every cell plays with the same random streams, so that cells
+        can be compared seed by seed; or "independent". See `paired_difference`.
+      checkpoints: the number of checkpoints of each run, at most the shortest horizon.
+      instances: the instances, with different labels.
       horizon: numbers of episodes.
       rates: names, or pairs (C, eta).
       delta: confidence parameters.
-      confidence_scale: what radii are multiplied by.
-      learners: names, as `make_learner` takes them.
-      solver: of the projection.
+      confidence_scale: factors of the radii.
+      learners: names of learners, as in `make_learner`.
+      solver: the solver of the projection.
 
     Example:
       >>> small = {"make": "random", "sizes": [1, 3, 1]}
@@ -92,7 +92,7 @@ class Configuration:
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> "Configuration":
-        """From a dictionary of the shape of the file, such as `as_dict()`.
+        """Build a configuration from a dictionary of the shape of the file, such as `as_dict()`.
 
         Raises:
           ValueError: if something is unknown, of the wrong type, or contradicts something else.
@@ -107,7 +107,7 @@ class Configuration:
             raise ValueError(where(error.path) + error.sentence) from None
 
     def as_dict(self) -> Table:
-        """Everything, as plain as JSON; `from_dict` makes an equal one of it."""
+        """The configuration as JSON data; `from_dict` turns it into an equal configuration."""
         table: Table = {
             "name": self.name,
             "key": self.key,
@@ -125,7 +125,7 @@ class Configuration:
         return plain
 
     def with_streams(self, streams: str) -> "Configuration":
-        """The same with other random streams, one of `STREAMS`."""
+        """The same configuration with other random streams, one of `STREAMS`."""
         try:
             checked = one_of("stream", STREAMS)(("streams",), streams)
         except WrongError as error:
@@ -151,7 +151,7 @@ def read_configuration(source: str | Path) -> Configuration:
       source: the path of a file, or one of `builtin_names()`.
 
     Raises:
-      ValueError: if something is wrong: one sentence with file and line.
+      ValueError: if something is wrong; one sentence with file and line.
 
     Example:
       >>> read_configuration("quick").learners

@@ -1,16 +1,16 @@
-r"""What a run will cost, before it starts: seconds and bytes, roughly.
+r"""A rough estimate of the cost of a run before it starts, in seconds and bytes.
 
-A device that plays $w$ lanes of shape $(L, S, A)$ with PDGD-OPS takes for one episode of each
+A device that plays $w$ lanes of shape $(L, S, A)$ with PDGD-OPS needs for one episode of each lane
 
 $$a + w \, (b \, L S^2 A + c \, L A S^3 + d \, (1 + m) L S A)$$
 
-seconds on one core: for the operations themselves, however small; for work on occupancies; for the
-matrices of the projection, where $c$ is larger once one of them has left the first cache; and to
-draw rewards and constraints. A policy that is fixed has no matrices, and smaller constants. They
-are fitted to two machines (`python benchmarks/scaling.py --fit` measures and prints them) and the
-same everywhere: plans of sweeps are made with them, and must not depend on where they are made.
-They are right within a factor of three for what was measured there, see `benchmarks/machines.py`; a
-busy or older machine takes longer.
+seconds on one core. The terms are the overhead of the operations, the work on occupancies, the
+matrices of the projection ($c$ is larger once a matrix no longer fits the first cache), and drawing
+rewards and constraints. A fixed policy has no matrices, and smaller constants. The constants are
+fitted to two machines (`python benchmarks/scaling.py --fit` measures and prints them). They are the
+same everywhere, since plans of sweeps are made with them and must not depend on the machine. On the
+two machines they are right within a factor of three, see `benchmarks/machines.py`; a busy or older
+machine takes longer.
 """
 
 import math
@@ -47,17 +47,17 @@ Shape = tuple[int, int, int]
 
 
 class Constants(NamedTuple):
-    """Seconds, on one core.
+    """Seconds on one core.
 
     Attributes:
-      step: for an episode, however many lanes and however small.
-      triple: for each of $L S A S$ and lane.
-      matrix: for each of $L A S^3$ and lane, while a matrix of the projection is in the cache.
-      matrix_out: for each of them once it is not.
-      draw: for each of $(1 + m) L S A$ and lane.
+      step: per episode, independent of size and number of lanes.
+      triple: per lane and each of $L S A S$.
+      matrix: per lane and each of $L A S^3$, if a matrix of the projection fits the cache.
+      matrix_out: per lane and each of $L A S^3$, if it does not.
+      draw: per lane and each of $(1 + m) L S A$.
       compile: to compile the smallest program.
-      compile_layer: more for each layer.
-      compile_state: more for each state of a layer.
+      compile_layer: in addition for each layer.
+      compile_state: in addition for each state of a layer.
     """
 
     step: float
@@ -70,8 +70,8 @@ class Constants(NamedTuple):
     compile_state: float
 
 
-# As `benchmarks/scaling.py --fit` prints them: closest, by the ratio, to two machines, one of
-# which is up to four times as fast as the other (`benchmarks/machines.py`).
+# Printed by `benchmarks/scaling.py --fit`: the best fit, by ratio, to two machines, of which one is
+# up to four times as fast as the other (`benchmarks/machines.py`).
 NEWTON = Constants(
     step=3.4e-05,
     triple=7.8e-08,
@@ -93,20 +93,20 @@ FIXED = Constants(
     compile_state=0.0,
 )
 
-# A matrix of the projection, [S, S], is in the first cache up to this size.
+# A matrix of the projection, [S, S], fits the first cache up to this size.
 _CACHE_BYTES = 2**15
-# What a process has beside its lanes: Python, JAX, and the compiler at work, which takes more the
-# more states a layer has.
+# The memory of a process besides its lanes: Python, JAX, and the compiler, which needs more for
+# more states per layer.
 _PROCESS_BYTES = 3 * 2**28
 _PROCESS_BYTES_OF_STATE = 10 * 2**20
-# Arrays of the size of an occupancy that a projection holds at the same time, generously.
+# How many arrays of the size of an occupancy a projection holds at once; a generous estimate.
 _PROJECTION_ARRAYS = 32
 
 _FIXED_LEARNERS = ("uniform", "best-feasible", "most-feasible")
 
 
 def constants_of(learner: str, solver: str) -> Constants | None:
-    """What is known about a learner of this name; None if nothing is."""
+    """The constants of a learner; None if they are unknown."""
     if learner in _FIXED_LEARNERS:
         return FIXED
     known = learner in ("pdgd-ops", "uc-o-gdps") and solver == "newton"
@@ -121,11 +121,11 @@ def episode_seconds(
     itemsize: int = 8,
     constants: Constants = NEWTON,
 ) -> float:
-    """How long a device takes for one episode of so many lanes together.
+    """How long a device takes for one episode of all its lanes.
 
     Example:
       >>> one, many = episode_seconds((4, 4, 3)), episode_seconds((4, 4, 3), lanes=64) / 64
-      >>> round(one * 1e6), round(many * 1e6)   # microseconds for one lane: alone, and among others
+      >>> round(one * 1e6), round(many * 1e6)   # microseconds per lane: alone, and one of 64
       (57, 23)
     """
     L, S, A = shape
@@ -145,7 +145,7 @@ def compile_seconds(shape: Shape, constants: Constants = NEWTON) -> float:
 
 
 def bytes_of(tree: Any) -> int:
-    """What the arrays of a tree take, which may be mere shapes."""
+    """The size of the arrays of a tree; its leaves may be shapes without data."""
     return sum(
         math.prod(leaf.shape) * (leaf.dtype.itemsize if hasattr(leaf.dtype, "itemsize") else 8)
         for leaf in jax.tree.leaves(tree)
@@ -153,29 +153,29 @@ def bytes_of(tree: Any) -> int:
 
 
 def lane_bytes(carry: int, data: int) -> int:
-    """What a lane takes of its device: the carry goes in and out, and as much is on its way."""
+    """The memory of a lane on its device: input and output carry, and as much for temporaries."""
     return 4 * carry + data
 
 
 def variables_of(cmdp: CMDP) -> int:
-    """The entries of an occupancy that exist: (x, a, x') in all layers."""
+    """The number of entries (x, a, x') of an occupancy, without padding."""
     states = jnp.asarray(cmdp.layers.state_mask)[1:].sum(-1)
     pairs = jnp.asarray(cmdp.layers.action_mask).sum((-2, -1))
     return int((states * pairs).sum())
 
 
 class Cost(NamedTuple):
-    """What something will cost.
+    """The estimated cost of a run or a sweep.
 
     Attributes:
-      variables: of one projection, the most.
-      lanes: how many runs.
-      devices: that play them.
-      episodes: of all lanes together.
-      memory: in bytes, of the whole process.
-      compile_seconds: to compile; None if unknown.
-      play_seconds: to play; None if unknown.
-      reason: why it is not known.
+      variables: the number of variables of the largest projection.
+      lanes: the number of runs.
+      devices: the number of devices that play them.
+      episodes: the episodes of all lanes together.
+      memory: bytes of the whole process.
+      compile_seconds: the time to compile; None if unknown.
+      play_seconds: the time to play; None if unknown.
+      reason: why the time is unknown.
     """
 
     variables: int
@@ -189,13 +189,13 @@ class Cost(NamedTuple):
 
     @property
     def seconds(self) -> float | None:
-        """In all; None if unknown."""
+        """The total time; None if unknown."""
         if self.compile_seconds is None or self.play_seconds is None:
             return None
         return self.compile_seconds + self.play_seconds
 
     def facts(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """The cost with its total, for JSON."""
         return self._asdict() | {"seconds": self.seconds}
 
 
@@ -209,21 +209,22 @@ def cost_of_run(
     solver: str,
     devices: int,
 ) -> Cost:
-    """What a `run` for several seeds will cost, without compiling anything.
+    """Estimate the cost of runs with several seeds, without compiling anything.
 
     Args:
-      cmdp: what is played.
-      learner: who plays.
+      cmdp: the CMDP to play.
+      learner: the learner.
       num_episodes: T.
-      seeds: how many runs.
-      name: of the learner.
-      solver: of its projection.
-      devices: how many there are.
+      seeds: the number of runs.
+      name: the name of the learner.
+      solver: the solver of its projection.
+      devices: the number of devices.
     """
     used = min(devices, seeds)
     width = -(-seeds // used)
     shape, dtype = cmdp.layers.shape, cmdp.mdp.transition.dtype
-    # The optimum and the most feasible occupancy, which linear programs are yet to find.
+    # Placeholders for the optimal and the most feasible occupancy, which linear programs find
+    # later.
     found: Any = jax.ShapeDtypeStruct((2, *shape, shape[1]), dtype)
     comparators = Comparators(found, Comparators.default(cmdp).multipliers)
     what = (cmdp, learner.as_pytree(), comparators)
@@ -253,12 +254,12 @@ def cost_of_run(
 
 
 def cost_of_plan(plan: "Plan", devices: int, processes: int = 1) -> Cost:
-    """What a sweep will cost, from its beginning.
+    """Estimate the cost of a whole sweep.
 
     Args:
-      plan: what is played.
-      devices: of each process.
-      processes: how many share the work.
+      plan: the plan of the sweep.
+      devices: the number of devices of each process.
+      processes: the number of processes that share the work.
     """
     solver = plan.configuration.solver
     memory, variables, compiling, playing, reason = 0, 0, 0.0, 0.0, ""
@@ -288,7 +289,7 @@ def cost_of_plan(plan: "Plan", devices: int, processes: int = 1) -> Cost:
 
 
 def _group_seconds(group: "Group", at_once: int, itemsize: int, constants: Constants) -> float:
-    """Blocks are played in rounds, each as long as its longest."""
+    """The time of a group: blocks are played in rounds, each as long as its longest block."""
     once = episode_seconds(
         group.shape,
         group.width,
@@ -320,18 +321,18 @@ def _memory(
     constants: Constants | None,
 ) -> int:
     L, S, A = shape
-    # The data of all lanes are put together on the host first.
+    # The data of all lanes are first assembled on the host.
     lanes = 2 * devices * width * each
     if constants is FIXED:
         return _PROCESS_BYTES + lanes
-    # On a CPU lanes are projected one after another, or some small ones together.
+    # On a CPU lanes are projected one after another, or a few small ones together.
     together = 1 if jax.default_backend() == "cpu" else width
     projection = together * _PROJECTION_ARRAYS * L * S * A * S * itemsize
     return _PROCESS_BYTES + S * _PROCESS_BYTES_OF_STATE + lanes + devices * projection
 
 
 def free_bytes() -> int | None:
-    """The memory that is free where arrays live; None if nobody tells."""
+    """The free memory of the device; None if unknown."""
     statistics = jax.local_devices()[0].memory_stats()
     if statistics and "bytes_limit" in statistics:
         return int(statistics["bytes_limit"] - statistics.get("bytes_in_use", 0))

@@ -1,4 +1,4 @@
-"""What can go wrong with the folder of a sweep, each in one sentence."""
+"""Errors about the folder of a sweep, each one sentence."""
 
 from pdgd_jax._internal.files import WriteError
 
@@ -6,4 +6,4 @@ __all__ = ["StoreError", "WriteError"]
 
 
 class StoreError(ValueError):
-    """Something about a store that its user has to decide: one sentence."""
+    """A problem with a folder that the user has to resolve: one sentence."""

@@ -1,7 +1,7 @@
-"""Instances, learners, settings and seeds crossed, on every device, saved as it goes.
+"""Plays a sweep over instances, learners, settings and seeds on every device, and saves it.
 
-`_plan` decides what is played, `_lanes` builds it, `_storage` keeps it and `_collect` makes one
-Dataset of it; here is the order in which that happens.
+`_plan` decides what is played, `_lanes` builds it, `_storage` keeps it and `_collect` combines it
+into one Dataset. This module calls them in order.
 """
 
 import functools
@@ -44,7 +44,7 @@ __all__ = ["Interrupted", "identity_of", "sweep"]
 
 
 class Interrupted(Exception):  # noqa: N818, no error, as KeyboardInterrupt is none
-    """The sweep was asked to stop, and did, after saving what was played."""
+    """The sweep stopped on request, after saving what was played."""
 
 
 def sweep(
@@ -58,39 +58,39 @@ def sweep(
     should_stop: Callable[[], bool] | None = None,
     cluster: Cluster | None = None,
 ) -> "xarray.Dataset":
-    r"""Cross instances, learners, settings and seeds, and play them all.
+    r"""Play every combination of instances, learners, settings and seeds.
 
-    Numbers are lanes of one compiled program, instances of different sizes are padded together, and
-    blocks of lanes are sharded over the devices of this process. If `jax.distributed` was
-    initialised, the processes share the blocks, through a folder that all of them see.
+    Combinations that differ only in numbers are lanes of one compiled program. Instances of
+    different sizes are padded together, and blocks of lanes are sharded over the devices of this
+    process. If `jax.distributed` is initialised, the processes share the blocks through a common
+    folder.
 
-    Seed i of every cell and horizon plays with the same random streams, unless the configuration
-    says `streams = "independent"`: compare cells seed by seed (`paired_difference`), and do not
-    take them for independent. See `paired_difference`.
+    By default seed i of every cell and horizon plays with the same random streams. Cells are
+    therefore not independent: compare them seed by seed with `paired_difference`. With
+    `streams = "independent"` in the configuration they are.
 
     Args:
       configuration: a `Configuration`, a dictionary of the shape of its file, the path of a file,
         or the name of a built-in one.
-      out: a folder. What is played is saved there chunk by chunk, and a sweep that was cut short
-        goes on from there, to the same bits as if nothing had happened. By default nothing is
-        saved.
-      devices: how many of this process; all by default.
+      out: a folder. The sweep is saved there chunk by chunk. If it is interrupted, the same call
+        resumes it, with the same bits as without the interruption. By default nothing is saved.
+      devices: the number of devices of this process; all by default.
       width: how many lanes a device plays at once, see `plan_of`.
-      save_every: after how many episodes a block is saved at the latest, see `plan_of`.
+      save_every: the most episodes between two saves of a block, see `plan_of`.
       on_progress: called with a `SweepProgress` before anything compiles, and after every chunk.
-      should_stop: asked after every chunk; if it says so, `Interrupted` is raised.
-      cluster: the processes of `join`, which is left as soon as all have opened the folder: the
-        death of one then ends no other.
+      should_stop: called after every chunk; if it returns true, `Interrupted` is raised.
+      cluster: the processes of `join`. They disconnect as soon as all have opened the folder, so
+        that the death of one does not end the others.
 
     Returns:
       A Dataset with the axes `instance, learner, rates, delta, confidence_scale, horizon, seed`,
-      and behind them those of `dataset_of`.
+      followed by those of `dataset_of`.
 
     Raises:
       ValueError: before anything compiles, if something cannot be played, or the folder holds
         another sweep (`StoreError`).
-      Interrupted: if `should_stop` said so; the same call goes on.
-      LeftAloneError: if another process ended before its work was done; the same calls go on.
+      Interrupted: if `should_stop` returned true; the same call resumes.
+      LeftAloneError: if another process ended before its work was done; the same calls resume.
 
     Example:
       >>> from pdgd_jax import sweep
@@ -119,7 +119,7 @@ def sweep(
 
     with chunk_store(out, identity, plan.facts()) as store:
         if cluster is not None:
-            cluster.leave()  # all have opened the folder, and need each other no longer
+            cluster.leave()  # all have opened the folder and no longer need each other
 
         def tell(progress: SweepProgress) -> None:
             store.say(progress.facts())
@@ -159,7 +159,7 @@ def _configuration(given: Any) -> Configuration:
 def identity_of(
     configuration: Configuration, width: int | None, save_every: int | None
 ) -> dict[str, Any]:
-    """Everything that decides the bits of a sweep: a store of another one is refused."""
+    """Everything that determines the bits of a sweep; other folders are rejected."""
     return {
         "configuration": configuration.as_dict(),
         "versions": versions(),
@@ -174,7 +174,7 @@ def identity_of(
 
 
 class _Player:
-    """Plays the blocks of a group, as many at once as there are devices, and keeps every chunk."""
+    """Plays the blocks of a group, one on each device at a time, and keeps every chunk."""
 
     def __init__(
         self,
@@ -193,7 +193,7 @@ class _Player:
         )
 
     def play(self, blocks: tuple[Block, ...]) -> Iterator[None]:
-        """Play what is left of these blocks; yields after every chunk."""
+        """Play the rest of these blocks, and yield after every chunk."""
         slots = [self.store.slot(block) for block in blocks]
         for slot in slots:
             self.progress.done[self.group.name] += slot.episode * len(slot.block.lanes)
@@ -210,7 +210,7 @@ class _Player:
         first_of_group = progress.group != group.name
         if first_of_group:
             self._say(SweepState.COMPILING)
-        # A device for which no block is left has a copy, and plays nothing.
+        # A device without a block gets a copy, and plays nothing.
         filled = [*slots, *[slots[-1]] * (program.blocks - len(slots))]
         inputs, carry = self._begin(program, filled)
 
@@ -248,10 +248,10 @@ class _Player:
         self.tell(self.progress)
 
     def _begin(self, program: BatchProgram, slots: list[Slot]) -> tuple[LaneInputs, Carry]:
-        """What the blocks play, and where they are: at their beginning, or as they were kept."""
+        """The inputs of the blocks, and their state: at the beginning, or as saved."""
         width = self.group.width
         lanes: list[Lane] = []
-        for slot in slots:  # filled up with copies of the last lane
+        for slot in slots:  # copies of the last lane fill up a block
             mine = slot.block.lanes
             lanes += [*mine, *[mine[-1]] * (width - len(mine))]
         cells = {lane.cell for lane in lanes}

@@ -1,33 +1,33 @@
-"""A sweep on disk: what was asked, the chunks that are finished, and the results.
+"""The folder of a sweep on disk: its manifest, the finished chunks, and the results.
 
 ```
-DIR/manifest.json                        what was asked: identity, plan, created; written once
+DIR/manifest.json                        the question: identity, plan, created; written once
 DIR/lock                                 held (flock) by the process that writes; lock-1, lock-2,
                                          ... by those that help it
-DIR/now.json                             what the process that writes is doing, for those who look;
-                                         now-1.json, ... of its helpers; gone when they end
-DIR/blocks/NAME/carry-00003.npz          how to go on after chunk 3
+DIR/now.json                             what the writing process is doing, for `pdgd status`;
+                                         now-1.json, ... of its helpers; deleted when they end
+DIR/blocks/NAME/carry-00003.npz          the state after chunk 3, to resume from
 DIR/blocks/NAME/rows-00003.npz           the metric rows that chunk 3 added
-DIR/blocks/NAME/chunk-00003.json         says that chunk 3 is complete, with sizes and checksums
-DIR/results.zarr                         the Dataset, `xarray.open_zarr` reads it
+DIR/blocks/NAME/chunk-00003.json         marks chunk 3 as complete, with sizes and checksums
+DIR/results.zarr                         the Dataset; `xarray.open_zarr` reads it
 ```
 
-Every file is written aside, flushed to the disk and renamed, so that it is there whole or not at
-all. `chunk-N.json` is renamed last: a chunk without it does not exist, and one with it is complete.
-The rows of a chunk are one file (`numpy.load` opens it): appending is then one rename, where rows
-appended to shared arrays would change many files that no rename can publish together.
-`results.zarr` is a folder, which a rename cannot replace; it may therefore be missing for a moment,
-never half written, and is always made from the chunks. Every file has a sha256 checksum, JSON files
-in themselves, so that damage is found whenever something is read. Nothing is pickled, and no file
-but `manifest.json`, `lock` and `now.json` holds a time or a host: equal runs give equal bytes.
+Every file is written under a temporary name, flushed to the disk and renamed, so that it is either
+complete or missing. `chunk-N.json` is renamed last: a chunk without it does not exist, and one with
+it is complete. The rows of a chunk are one file (`numpy.load` opens it), so that appending is one
+rename. Appending to shared arrays would change many files, which no rename can publish together.
+`results.zarr` is a folder, which a rename cannot replace. It may therefore be missing for a moment,
+but is never half written, and can always be rebuilt from the chunks. Every file has a sha256
+checksum (JSON files contain theirs), so that damage is detected on reading. Nothing is pickled.
+Only `manifest.json`, `lock` and `now.json` hold a time or a host: equal runs give equal bytes.
 
-The store knows nothing of learning. `identity` is whatever must be equal for a sweep to be resumed
-(configuration, versions, key), `plan` whatever a reader needs to know beside it (blocks, how many
-chunks each will have; kept as it was first planned: read `store.plan` when resuming), `facts` of a
-chunk whatever the progress consists of (episodes played, projections that did not converge): all
-three are JSON. The times in `progress()` are those of the files.
+The store knows nothing about learning. `identity` is what must be equal to resume a sweep
+(configuration, versions, key). `plan` is what else a reader needs (blocks and the number of their
+chunks); it stays as first planned, so read `store.plan` when resuming. `facts` of a chunk describe
+the progress (episodes played, projections that did not converge). All three are JSON. The times in
+`progress()` are those of the files.
 
-A `StoreError` is for the user to decide (another sweep, in use, damaged); a `WriteError`, which is
+A `StoreError` is for the user to resolve (another sweep, in use, damaged). A `WriteError`, which is
 an `OSError`, says that the disk is full or broken. Both are one sentence.
 """
 
@@ -70,7 +70,7 @@ from pdgd_jax.sweeps._manifest import new_manifest, read_manifest
 from pdgd_jax.sweeps._results_files import read_results, write_results
 from pdgd_jax.sweeps._saved_progress import Progress, read_progress
 
-if TYPE_CHECKING:  # a second that only those wait for who open results
+if TYPE_CHECKING:  # takes a second to import
     import xarray
 
 __all__ = ["Chunk", "Store", "open_results"]
@@ -80,9 +80,9 @@ class Chunk(NamedTuple):
     """A finished chunk of a block.
 
     Attributes:
-      number: from 0.
-      carry: how to go on after it.
-      facts: as saved.
+      number: its number, from 0.
+      carry: the state after it, to resume from.
+      facts: its facts, as saved.
     """
 
     number: int
@@ -95,10 +95,10 @@ class Store:
 
     Attributes:
       path: the folder.
-      identity: what was asked.
-      plan: how it is cut into blocks and chunks.
-      created: when, as text.
-      damage: what was found damaged so far, one sentence each, naming the file.
+      identity: the question, as saved.
+      plan: how it is divided into blocks and chunks.
+      created: when the sweep began, as text.
+      damage: the damage found so far, one sentence each, naming the file.
 
     Example:
       >>> import tempfile, numpy as np
@@ -142,7 +142,7 @@ class Store:
             path.mkdir(parents=True, exist_ok=True)
         lock = take_lock(path)
         try:
-            # A process that was killed at once leaves a lock, and what it wrote aside.
+            # A process that was killed early leaves a lock and temporary files.
             others = [p.name for p in path.iterdir() if p.name != "lock" and p.suffix != ASIDE]
             if "manifest.json" in others:
                 raise StoreError(f"{path} holds a sweep already.")
@@ -168,14 +168,15 @@ class Store:
         write: bool = False,
         member: int = 0,
     ) -> "Store":
-        """Open the folder of a sweep, to read or to go on.
+        """Open the folder of a sweep, to read or to resume it.
 
         Args:
           path: the folder.
-          identity: what is asked now; None to take whatever is there.
-          write: whether to lock it and go on; reading needs no lock and disturbs no writer.
-          member: of several processes that write together, each its own blocks, 0 opens first and
-            keeps others away; members 1, 2, ... then open too.
+          identity: the identity of the sweep; None to accept any sweep.
+          write: whether to lock the folder and resume; reading needs no lock and disturbs no
+            writer.
+          member: the number of this process among several that write together, each other blocks.
+            Member 0 opens first and keeps other sweeps away; members 1, 2, ... follow.
 
         Raises:
           StoreError: if there is no sweep, its manifest is damaged, another was asked for, or
@@ -187,15 +188,15 @@ class Store:
         lock = None
         if write:
             lock = take_lock(path, member)
-            for left in [] if member else list(path.rglob(f"*{ASIDE}")):  # by one that was killed
+            for left in [] if member else list(path.rglob(f"*{ASIDE}")):  # of a killed process
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
             for folder in [] if member else path.glob("blocks/*"):
                 drop_old_carries(folder)
-            _forget(path / now_name(member))  # what one said that was killed
+            _forget(path / now_name(member))  # of a killed process
         return cls(path, manifest, lock, member)
 
     def close(self) -> None:
-        """Free the lock; nothing can be saved from now on."""
+        """Release the lock; nothing can be saved afterwards."""
         if self._lock is not None:
             _forget(self._now)
             with contextlib.suppress(OSError):
@@ -217,14 +218,14 @@ class Store:
         rows: Mapping[str, np.ndarray],
         facts: Mapping[str, Any] | None = None,
     ) -> None:
-        """Publish a chunk: once this returns it is on the disk; if it fails, it was never there.
+        """Publish a chunk: it is on the disk once this returns, and does not exist if this fails.
 
         Args:
-          block: its name: letters, digits, `-` and `_`.
-          chunk: its number, from 0.
-          carry: what the next chunk needs: arrays of numbers or booleans.
-          rows: what was measured, with the checkpoints along the first axis.
-          facts: about the progress, for `progress()`.
+          block: the name of the block: letters, digits, `-` and `_`.
+          chunk: the number of the chunk, from 0.
+          carry: the state for the next chunk: arrays of numbers or booleans.
+          rows: the measurements, with the checkpoints along the first axis.
+          facts: facts about the progress, for `progress()`.
 
         Raises:
           WriteError: if it could not be written, for example because the disk is full.
@@ -246,7 +247,7 @@ class Store:
             drop_old_carries(folder)
 
     def say(self, facts: Mapping[str, Any]) -> None:
-        """Tell those who look what this process is doing; it matters to nobody if that fails."""
+        """Record what this process is doing, for `pdgd status`; errors are ignored."""
         self._check_writable()
         aside = self._now.with_name(f"{self._now.name}.{os.getpid()}{ASIDE}")
         with contextlib.suppress(OSError):
@@ -254,9 +255,9 @@ class Store:
             os.replace(aside, self._now)
 
     def last_good(self, block: str) -> Chunk | None:
-        """The newest chunk to go on from: it and all rows up to it are undamaged.
+        """The newest chunk to resume from: it and all rows up to it are undamaged.
 
-        Whatever is damaged is named in `damage`, and overwritten when its chunk is saved again.
+        Damaged files are listed in `damage`, and overwritten when their chunk is saved again.
         """
         folder = self._folder(block)
         newest = newest_chunk(folder)
@@ -264,33 +265,33 @@ class Store:
             number = record["chunk"]
             file = folder / carry_name(number)
             if not file.exists() and not is_kept(number, newest):
-                continue  # given up on purpose
+                continue  # deleted on purpose
             with self._noting_damage():
                 carry = unpack(read_checked(file, record["files"][file.name]))
                 return Chunk(number, carry, record["facts"])
         return None
 
     def rows(self, block: str) -> Arrays:
-        """The rows of all chunks up to the first that is missing or damaged, one after another."""
+        """The rows of all chunks up to the first missing or damaged one, concatenated."""
         parts = [rows for _, rows in self._good(block)]
         names = parts[0] if parts else {}
         return {name: np.concatenate([part[name] for part in parts]) for name in names}
 
     def progress(self) -> Progress:
-        """How far the sweep is: quick, from the files alone, while another process writes."""
+        """How far the sweep is, read quickly from its files, even while another process writes."""
         return read_progress(self.path)
 
     def is_writing(self, member: int) -> bool:
-        """Whether this one of several processes that write together is still there."""
+        """Whether this member of several writing processes is still alive."""
         return is_locked(self.path / lock_name(member))
 
     def save_results(self, dataset: "xarray.Dataset") -> None:
-        """Publish a Dataset as `results.zarr`; what it replaces goes when it is complete.
+        """Publish a Dataset as `results.zarr`; it replaces an older one once it is complete.
 
-        The attribute `created` is left to the manifest, so that equal results are equal bytes.
+        The attribute `created` stays in the manifest, so that equal results are equal bytes.
 
         Raises:
-          WriteError: if it could not be written; what was there before then still is.
+          WriteError: if it could not be written; older results are then kept.
         """
         self._check_writable()
         write_results(self.path, dataset)
@@ -305,7 +306,7 @@ class Store:
         return self.path / "blocks" / block
 
     def _good(self, block: str) -> Iterator[tuple[dict[str, Any], Arrays]]:
-        """Records and rows of chunks 0, 1, ... up to the first that is missing or damaged."""
+        """Records and rows of chunks 0, 1, ... up to the first missing or damaged one."""
         folder = self._folder(block)
         with self._noting_damage():
             for chunk in range(newest_chunk(folder) + 1):
@@ -323,13 +324,13 @@ class Store:
 
 
 def open_results(path: str | Path) -> "xarray.Dataset":
-    """The results of a sweep, from its folder; every byte is checked before it is used.
+    """Read the results of a sweep from its folder; every byte is checked before use.
 
     Args:
       path: the folder of the sweep.
 
     Raises:
-      StoreError: if there are no results yet, or a file of theirs is damaged.
+      StoreError: if there are no results yet, or one of their files is damaged.
     """
     store = Store.open(path)
     progress = store.progress()
@@ -344,7 +345,7 @@ def open_results(path: str | Path) -> "xarray.Dataset":
 
 
 def _share(store: Store, progress: Progress) -> str:
-    """How much of a sweep is saved, in words, if its plan says how many chunks there will be."""
+    """The share of chunks that are saved, as text; empty if the plan does not say how many."""
     blocks = [b for group in store.plan.get("groups", []) for b in group.get("blocks", {}).values()]
     total = sum(block.get("chunks", 0) for block in blocks)
     saved = sum(len(block.facts) for block in progress.blocks.values())

@@ -12,13 +12,13 @@ __all__ = ["Instance"]
 
 @dataclasses.dataclass(frozen=True)
 class Instance:
-    """An instance that is yet to be built.
+    """An instance of a configuration, not built yet.
 
     Attributes:
       make: its registered name.
-      label: what it is called in results; no two are equal.
-      options: for `make`.
-      where: gives file and line, for errors.
+      label: its unique name in results.
+      options: options for `make`.
+      where: returns file and line, for errors.
     """
 
     make: str
@@ -27,14 +27,13 @@ class Instance:
     where: Callable[[], str] = dataclasses.field(default=str, compare=False, repr=False)
 
     def build(self, horizon: int) -> CMDP:
-        """The CMDP.
+        """Build the CMDP.
 
         Args:
-          horizon: T, for an instance that depends on it: one with an option `num_episodes` that
-            the configuration leaves open.
+          horizon: T, the default of an option `num_episodes` if the instance has one.
 
         Raises:
-          ValueError: if an option makes no sense, with the place in the configuration.
+          ValueError: if an option is invalid; the error names its place in the configuration.
         """
         try:
             return make_for(self.make, horizon, **self.options)

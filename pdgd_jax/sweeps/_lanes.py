@@ -1,4 +1,4 @@
-"""What the lanes of a sweep play: instances, learners and comparators, built when asked for."""
+"""The inputs of the lanes of a sweep: instances, learners and comparators, built on demand."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 __all__ = ["SETTINGS", "LaneBuilder"]
 
-SETTINGS = ("rates", "delta", "confidence_scale")  # of a learner; not every one has use for all
+SETTINGS = ("rates", "delta", "confidence_scale")  # of learners; some ignore some of them
 
 
 class LaneBuilder:
-    """Builds what the cells of a sweep play, once each.
+    """Builds the inputs of the cells of a sweep, each once.
 
     Args:
-      configuration: what was asked; cells are positions in its lists.
+      configuration: the configuration; cells are positions in its lists.
     """
 
     def __init__(self, configuration: Configuration) -> None:
@@ -35,10 +35,10 @@ class LaneBuilder:
         self._players: dict[Any, Any] = {}
 
     def cmdp(self, instance: int, horizon: int) -> CMDP:
-        """An instance as it is at a horizon.
+        """An instance for a horizon.
 
         Raises:
-          ValueError: if it cannot be built, or does not last so long.
+          ValueError: if it cannot be built, or has fewer episodes.
         """
         entry, T = self.configuration.instances[instance], self.configuration.horizon[horizon]
         open_ended = depends_on_episodes(entry.make) and "num_episodes" not in entry.options
@@ -54,15 +54,15 @@ class LaneBuilder:
         return cmdp
 
     def padded(self, instance: int, horizon: int, shape: tuple[int, int, int]) -> CMDP:
-        """An instance with the (L, S, A) of a group."""
+        """An instance padded to the (L, S, A) of a group."""
         address = (instance, horizon, shape)
         if address not in self._padded:
-            # Also where nothing is to pad: an unrolled MDP becomes a plain one, like the others.
+            # Even without padding: an unrolled MDP becomes a plain one, like the others.
             self._padded[address] = self.cmdp(instance, horizon).pad_to(shape)
         return self._padded[address]
 
     def comparators(self, instance: int, horizon: int) -> Comparators:
-        """What the players of an instance are compared with: linear programs."""
+        """The comparators of an instance, by linear programs."""
         address = (instance, horizon)
         if address not in self._comparators:
             cmdp, T = self.cmdp(*address), self.configuration.horizon[horizon]
@@ -70,10 +70,10 @@ class LaneBuilder:
         return self._comparators[address]
 
     def learner(self, cell: "Cell", cmdp: CMDP) -> Learner:
-        """Who plays.
+        """The learner of a cell.
 
         Raises:
-          ValueError: if it cannot play this, with the names of both.
+          ValueError: if it cannot play the instance; the error names both.
         """
         asked = self.configuration
         T = asked.horizon[cell.horizon]
@@ -87,7 +87,7 @@ class LaneBuilder:
         return learner.as_pytree()
 
     def kind_of_player(self, cell: "Cell", cmdp: CMDP) -> Any:
-        """The kind of the learner, and how many occupancies it is compared with."""
+        """The kind of the learner, and the number of its comparator occupancies."""
         address = (cell.instance, cell.learner, cell.horizon)
         if address not in self._players:
             comparators = self.comparators(cell.instance, cell.horizon)
@@ -96,7 +96,7 @@ class LaneBuilder:
         return self._players[address]
 
     def inputs(self, cell: "Cell", shape: tuple[int, int, int]) -> LaneInputs:
-        """What a lane of a cell plays; leaves are NumPy arrays, alike for a whole group."""
+        """The inputs of a lane; leaves are NumPy arrays of the same shapes in a whole group."""
         cmdp = self.padded(cell.instance, cell.horizon, shape)
         comparators = self.comparators(cell.instance, cell.horizon)
         old = comparators.occupancies.shape[1:]

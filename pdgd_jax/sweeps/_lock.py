@@ -41,7 +41,7 @@ def take_lock(path: Path, member: int = 0) -> int:
     with writing(path):
         lock = os.open(path / lock_name(member), os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        # `is_locked` of a reader takes the lock for an instant: try for longer than that.
+        # `is_locked` in a reader holds the lock for an instant, so try for longer than that.
         for last in (False, False, False, False, True):
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -72,7 +72,7 @@ def is_locked(file: Path) -> bool:
     """Whether a process holds this lock."""
     try:
         import fcntl
-    except ImportError:  # on Windows, where folders can be read, but nobody writes one
+    except ImportError:  # Windows, where folders can be read but not written
         return False
     try:
         lock = os.open(file, os.O_RDONLY)

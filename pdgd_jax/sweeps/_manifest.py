@@ -1,4 +1,4 @@
-"""The manifest of a sweep: what was asked, when, and how it is cut into blocks."""
+"""The manifest of a sweep: its identity, its plan, and when it began."""
 
 import datetime
 import json
@@ -11,7 +11,7 @@ from pdgd_jax.sweeps._errors import StoreError
 
 __all__ = ["new_manifest", "read_manifest"]
 
-_FORMAT = 2  # 1 had its chunks as Zarr stores in zip files
+_FORMAT = 2  # format 1 kept chunks as Zarr stores in zip files
 
 
 def new_manifest(identity: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any]:
@@ -29,10 +29,10 @@ def read_manifest(path: Path, identity: Mapping[str, Any] | None) -> dict[str, A
 
     Args:
       path: the folder.
-      identity: what is asked now; None to accept any sweep.
+      identity: the identity of the sweep; None to accept any sweep.
 
     Raises:
-      StoreError: if there is no sweep, its manifest is damaged, or another was asked for.
+      StoreError: if there is no sweep, its manifest is damaged, or its identity differs.
     """
     file = path / "manifest.json"
     if not file.exists():
@@ -57,7 +57,7 @@ def read_manifest(path: Path, identity: Mapping[str, Any] | None) -> dict[str, A
 
 
 def _differences(name: str, there: Any, here: Any) -> Iterator[str]:
-    """What differs between two identities, key by key."""
+    """The differences between two identities, key by key."""
     if isinstance(there, dict) and isinstance(here, dict):
         for key in {**there, **here}:
             inner = f"{name}.{key}" if name else key

@@ -1,13 +1,13 @@
-"""What a sweep will play, decided before anything compiles: plain data, to print and to follow.
+"""The plan of a sweep, made before anything compiles: plain data, to print and to follow.
 
-A *lane* is one run: a cell (instance, learner, settings, horizon) and a seed. Lanes whose programs
-are the same form a *group*: numbers are leaves of that program, sizes are padded together, and only
-kinds (of process, of learner, of solver, the number of constraints) or far too different sizes ask
-for another one. Lanes of a group with one horizon are cut into *blocks* of equal width, which a
-device plays at once; a block is played in *chunks*, after each of which it is saved.
+A *lane* is one run: a cell (instance, learner, settings, horizon) and a seed. Lanes with the same
+program form a *group*. Numbers are leaves of the program, and sizes are padded together. Another
+kind of process, learner or solver, another number of constraints, or a very different size needs
+another group. Lanes of a group with one horizon are divided into *blocks* of equal width, which a
+device plays at once. A block is played in *chunks*, and saved after each.
 
-All of it follows from the configuration and never from the machine: how many devices or processes
-play the blocks changes when they are played, and not one bit of what comes out.
+The plan follows from the configuration, never from the machine. The number of devices or processes
+changes when a block is played, but not one bit of the results.
 """
 
 import dataclasses
@@ -86,10 +86,10 @@ class PlanFacts(TypedDict):
 
 
 class Cell(NamedTuple):
-    """Everything about a lane but its seed, as positions in the lists of the configuration.
+    """A lane without its seed, as positions in the lists of the configuration.
 
-    A learner that has no use for a setting is played once: `repeats` names those settings, at
-    whose every value the results are the same.
+    A learner that ignores a setting is played once. `repeats` names these settings; the results are
+    the same at all their values.
     """
 
     instance: int
@@ -112,9 +112,9 @@ class Block(NamedTuple):
     """Lanes that one device plays at once.
 
     Attributes:
-      name: of its folder; made here, never of a configuration.
-      horizon: how many episodes each of its lanes has.
-      lanes: at most as many as the group is wide; the rest is filled with copies of the last.
+      name: the name of its folder; never taken from a configuration.
+      horizon: the number of episodes of each lane.
+      lanes: at most as many as the width of the group; copies of the last lane fill up the rest.
       chunks: the episodes at which each chunk stops.
     """
 
@@ -134,16 +134,16 @@ class Group:
     """Lanes that share one compiled program.
 
     Attributes:
-      name: of the group.
+      name: the name of the group.
       shape: the padded (L, S, A).
       num_constraints: m.
       processes: the kinds of the rewards and of the constraints.
-      instances: labels.
-      learners: names.
+      instances: the labels of the instances.
+      learners: the names of the learners.
       width: how many lanes a device plays at once.
       stops: how many times a chunk stops to measure.
-      bytes_per_lane: what a lane takes in memory, estimated.
-      blocks: in the order in which they are played.
+      bytes_per_lane: the estimated memory of a lane.
+      blocks: the blocks in the order in which they are played.
     """
 
     name: str
@@ -159,7 +159,7 @@ class Group:
 
     @property
     def lanes(self) -> int:
-        """How many lanes."""
+        """The number of lanes."""
         return sum(len(block.lanes) for block in self.blocks)
 
     @property
@@ -169,7 +169,7 @@ class Group:
 
     @property
     def bytes_per_device(self) -> int:
-        """What a device needs, estimated."""
+        """The estimated memory of a device."""
         return self.width * self.bytes_per_lane
 
     def facts(self) -> GroupFacts:
@@ -201,8 +201,8 @@ class Plan:
     """The groups of a sweep.
 
     Attributes:
-      configuration: what was asked.
-      groups: one compilation each.
+      configuration: the configuration of the sweep.
+      groups: the groups; each compiles once.
     """
 
     configuration: Configuration
@@ -210,7 +210,7 @@ class Plan:
 
     @property
     def lanes(self) -> int:
-        """How many runs are played."""
+        """The number of runs."""
         return sum(group.lanes for group in self.groups)
 
     @property
@@ -244,10 +244,10 @@ def plan_of(
     Args:
       configuration: what to sweep over.
       width: how many lanes a device plays at once; by default at most 64 on a CPU, see `width_of`,
-        and less if a block would take more than a gibibyte.
-      save_every: after how many episodes a block is saved at the latest; by default about as many
-        as take five seconds.
-      builder: builds what is planned; one that will be used again has it then.
+        and fewer if a block would take more than a gibibyte.
+      save_every: the most episodes between two saves of a block; by default about as many as take
+        five seconds.
+      builder: builds instances and learners, and keeps them for later use.
 
     Raises:
       ValueError: if an instance or a learner cannot be built, or a table is too short.
@@ -278,7 +278,7 @@ def _cells(configuration: Configuration) -> Iterator[Cell]:
 
 
 def _kind_of(cmdp: CMDP) -> Any:
-    """What must be equal for CMDPs to be padded and stacked, as `stack` has it."""
+    """What must be equal for `stack` to pad and stack CMDPs."""
     shape = cmdp.layers.shape
 
     def leaf(array: Any) -> Any:
@@ -298,14 +298,14 @@ def _kind_of(cmdp: CMDP) -> Any:
 def _together(
     configuration: Configuration, by_shape: dict[tuple[int, int, int], list[Cell]]
 ) -> dict[tuple[int, int, int], list[Cell]]:
-    """Pad shapes together as long as that saves more compiling than it adds work.
+    """Pad shapes together as long as this saves more compilation time than it adds work.
 
-    The work is that of PDGD-OPS, whoever learns: others have less, and are quickly compiled.
+    The estimate is that of PDGD-OPS for every learner; others do less work and compile faster.
     """
 
     def work(cells: list[Cell], shape: tuple[int, int, int]) -> float:
         episodes = sum(configuration.horizon[cell.horizon] for cell in cells)
-        # As if all were lanes of one block: in how many they are does not depend on the shape.
+        # As if all lanes were in one block: the number of blocks does not depend on the shape.
         return compile_seconds(shape) + episode_seconds(shape, configuration.seeds * episodes)
 
     groups = dict(by_shape)
@@ -369,11 +369,11 @@ def _group(
 
 
 def width_of(lanes: int, bytes_per_lane: int) -> int:
-    """How many of so many lanes a device plays at once.
+    """How many of `lanes` lanes a device plays at once.
 
-    On a CPU narrow blocks use more cores but cost more per lane, above all between powers of two,
-    see `benchmarks/scaling.py`: hence two blocks in any case, more as soon as they are 8 wide, four
-    of 16 rather than eight of 8, and eight of up to 64.
+    On a CPU narrow blocks use more cores, but cost more per lane, above all between powers of two
+    (see `benchmarks/scaling.py`). So there are at least two blocks, more as soon as they are 8
+    wide, four of 16 rather than eight of 8, and eight of up to 64.
     """
     most = max(1, _MEMORY_OF_BLOCK // bytes_per_lane)
     if jax.default_backend() == "cpu":
@@ -383,11 +383,11 @@ def width_of(lanes: int, bytes_per_lane: int) -> int:
             return 1 << (aim.bit_length() - 1)
     else:
         aim = min(most, _MOST_LANES)
-    return math.ceil(lanes / math.ceil(lanes / aim))  # blocks as equal as can be
+    return math.ceil(lanes / math.ceil(lanes / aim))  # blocks of equal size, if possible
 
 
 def stops_of(horizon: int, checkpoints: int, save_every: int) -> tuple[int, ...]:
-    """Where a run stops: at its checkpoints, and between them if they are far from each other.
+    """The episodes at which a run stops: its checkpoints, and more between distant ones.
 
     Example:
       >>> stops_of(horizon=100, checkpoints=2, save_every=20)

@@ -1,4 +1,4 @@
-"""How far a sweep is, for whoever shows it."""
+"""The progress of a sweep, for display."""
 
 import dataclasses
 from enum import StrEnum
@@ -10,7 +10,7 @@ __all__ = ["SweepProgress", "SweepState"]
 
 
 class SweepState(StrEnum):
-    """What a process of a sweep does."""
+    """What a process of a sweep is doing."""
 
     PLANNED = "planned"
     COMPILING = "compiling"
@@ -21,17 +21,17 @@ class SweepState(StrEnum):
 
 @dataclasses.dataclass
 class SweepProgress:
-    """How far a sweep is; shown again whenever something has changed.
+    """The progress of a sweep, updated whenever something changes.
 
     Attributes:
-      plan: what is played.
-      state: what this process does.
-      group: which group is compiled or played.
-      done: finished episodes of each group, those of an earlier process included.
-      played: those of this process alone.
-      seconds: that this process spent playing them, compiling left out.
-      unconverged: projections that did not converge, of each block.
-      damage: what was found damaged and is played again, one sentence each.
+      plan: the plan of the sweep.
+      state: what this process is doing.
+      group: the group that is being compiled or played.
+      done: finished episodes of each group, including those of earlier processes.
+      played: episodes played by this process.
+      seconds: the time this process spent playing them, without compilation.
+      unconverged: the number of projections that did not converge, by block.
+      damage: damage that was found and is being repaired, one sentence each.
     """
 
     plan: Plan
@@ -45,7 +45,7 @@ class SweepProgress:
 
     @property
     def episodes(self) -> int:
-        """Finished ones of all groups."""
+        """Finished episodes of all groups."""
         return sum(self.done.values())
 
     @property
@@ -55,11 +55,11 @@ class SweepProgress:
 
     @property
     def seconds_left(self) -> float:
-        """Until everything is played, at the speed so far; compiling left out."""
+        """The time until everything is played at the current speed, without compilation."""
         left = self.plan.episodes - self.episodes
         return left / self.speed if self.speed else float("nan")
 
     def facts(self) -> dict[str, Any]:
-        """What `pdgd status` cannot see in the files that were saved."""
+        """What `pdgd status` cannot see in the saved files."""
         keep = ("state", "group", "played", "seconds")
         return {name: getattr(self, name) for name in keep}

@@ -17,13 +17,13 @@ from pdgd_jax._internal.files import (
 )
 from pdgd_jax.sweeps._errors import StoreError
 
-if TYPE_CHECKING:  # a second that only those wait for who open results
+if TYPE_CHECKING:  # takes a second to import
     import xarray
 
 __all__ = ["NAME", "read_results", "write_results"]
 
 NAME = "results.zarr"
-_CHECKSUMS = ".checksums.json"  # in results.zarr, where readers of Zarr pass it over
+_CHECKSUMS = ".checksums.json"  # in results.zarr; readers of Zarr ignore it
 
 
 def write_results(folder: Path, dataset: "xarray.Dataset") -> None:
@@ -34,7 +34,7 @@ def write_results(folder: Path, dataset: "xarray.Dataset") -> None:
     undated.attrs.pop("created", None)
     with writing(folder):
         try:
-            # The second format of Zarr: the third has no stable way to store strings.
+            # Zarr's format 2, since format 3 has no stable way to store strings.
             undated.to_zarr(aside, zarr_format=2, consolidated=True)
             files = sorted(path for path in aside.rglob("*") if path.is_file())
             checksums = {
@@ -53,7 +53,7 @@ def write_results(folder: Path, dataset: "xarray.Dataset") -> None:
 
 
 def read_results(folder: Path) -> "xarray.Dataset":
-    """The Dataset that `write_results` wrote; every byte is checked before it is used.
+    """Read the Dataset that `write_results` wrote; every byte is checked before use.
 
     Raises:
       StoreError: if a file is damaged.
@@ -64,7 +64,7 @@ def read_results(folder: Path) -> "xarray.Dataset":
     store = folder / NAME
     try:
         checksums = read_sealed(store / _CHECKSUMS)
-        # What was checked is what is read: the files may be replaced at any moment.
+        # Read the bytes that were checked: the files may be replaced at any moment.
         files: Any = {
             name: zarr.core.buffer.cpu.Buffer.from_bytes(read_checked(store / name, expected))
             for name, expected in checksums.items()

@@ -1,4 +1,4 @@
-"""How far the sweep in a folder is, from the names and records of its files."""
+"""The progress of the sweep in a folder, from the names and records of its files."""
 
 import contextlib
 import itertools
@@ -17,7 +17,7 @@ class BlockProgress(NamedTuple):
     """The finished chunks of a block, in order.
 
     Attributes:
-      facts: as saved.
+      facts: the facts of each, as saved.
       times: when each was saved, in seconds since 1970.
     """
 
@@ -26,11 +26,11 @@ class BlockProgress(NamedTuple):
 
 
 class Doing(NamedTuple):
-    """What a process that writes said last.
+    """The last report of a writing process.
 
     Attributes:
-      facts: as said.
-      time: when, in seconds since 1970.
+      facts: the report.
+      time: when it was written, in seconds since 1970.
     """
 
     facts: dict[str, Any]
@@ -38,14 +38,14 @@ class Doing(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far a sweep is.
+    """The progress of a sweep.
 
     Attributes:
-      blocks: those that have a finished chunk, by name.
+      blocks: the blocks with a finished chunk, by name.
       running: whether a process is writing.
       opened: when a process last began to write, in seconds since 1970.
       has_results: whether there is a `results.zarr`.
-      doing: what the processes that write say, those that said something.
+      doing: the last reports of the writing processes.
     """
 
     blocks: dict[str, BlockProgress]
@@ -56,11 +56,11 @@ class Progress(NamedTuple):
 
 
 def read_progress(path: Path) -> Progress:
-    """How far the sweep in a folder is; see `Store.progress`."""
+    """Read the progress of the sweep in a folder; see `Store.progress`."""
     blocks = {}
     for folder in sorted(path.glob("blocks/*")):
         facts, times = [], []
-        with contextlib.suppress(DamagedError):  # or missing: that is where it ends
+        with contextlib.suppress(DamagedError):  # damaged or missing: the chunks end here
             for chunk in itertools.count():
                 file = folder / record_name(chunk)
                 facts.append(read_sealed(file)["facts"])

@@ -1,4 +1,4 @@
-"""The keys of a configuration: which there are, their defaults, and how each is checked."""
+"""The keys of a configuration, with their defaults and checks."""
 
 import functools
 import json
@@ -36,7 +36,7 @@ KEYS = {
     "settings": ("horizon", "rates", "delta", "confidence_scale"),
     "learners": ("names", "solver"),
 }
-# Episodes are counted in 32 bits, and so are keys when JAX is used without float64.
+# Episodes are counted in 32 bits. Without float64, JAX limits keys to 32 bits as well.
 _MOST_EPISODES = 2**31 - 1
 _LARGEST_KEY = 2**32 - 1
 
@@ -46,7 +46,7 @@ def fields_of(table: Mapping[str, Any], where: Callable[[KeyPath], str]) -> Tabl
 
     Args:
       table: the configuration as a dictionary.
-      where: gives file and line of a key, for errors.
+      where: returns file and line of a key, for errors.
 
     Raises:
       WrongError: if something is unknown, of the wrong type, or contradicts something else.
@@ -152,6 +152,6 @@ def _check_keys(name: str, table: Mapping[str, Any]) -> None:
 
 
 def _listed(options: Table) -> Table:
-    """Options as they come back from JSON, so that equal configurations are equal."""
+    """Options after a round trip through JSON, so that equal configurations compare equal."""
     plain: Table = json.loads(json.dumps(options))
     return plain

@@ -1,4 +1,4 @@
-"""How far a sweep is, from its files alone."""
+"""The status of a sweep, read from its files."""
 
 import dataclasses
 import time
@@ -12,15 +12,15 @@ __all__ = ["GroupStatus", "ProcessStatus", "SweepStatus", "sweep_status"]
 
 @dataclasses.dataclass(frozen=True)
 class GroupStatus:
-    """How far a group of lanes is.
+    """The status of a group of lanes.
 
     Attributes:
-      name: of the group.
-      learners: names.
-      instances: labels.
-      lanes: how many.
-      episodes: those of all lanes together.
-      episodes_done: those that are saved.
+      name: the name of the group.
+      learners: the names of the learners.
+      instances: the labels of the instances.
+      lanes: the number of lanes.
+      episodes: the episodes of all lanes together.
+      episodes_done: the episodes that are saved.
     """
 
     name: str
@@ -33,12 +33,12 @@ class GroupStatus:
 
 @dataclasses.dataclass(frozen=True)
 class ProcessStatus:
-    """What a process that plays said last.
+    """The last report of a playing process.
 
     Attributes:
-      state: as in `SweepState`.
-      group: which one it compiles or plays.
-      seconds: since it said so.
+      state: a `SweepState`.
+      group: the group that it compiles or plays.
+      seconds: the age of the report.
     """
 
     state: str
@@ -48,21 +48,21 @@ class ProcessStatus:
 
 @dataclasses.dataclass(frozen=True)
 class SweepStatus:
-    """How far a sweep is.
+    """The status of a sweep.
 
     Attributes:
-      name: of the sweep.
+      name: the name of the sweep.
       state: "running", "stopped" or "finished".
       created: when it began, as text.
-      lanes: how many there are.
-      episodes: those of all lanes together.
-      episodes_done: those that are saved.
-      episodes_per_second: as the processes that run have measured it; None if none has.
-      seconds_left: until everything is played, at that speed.
-      seconds_since_saved: None if nothing is saved yet.
-      processes: those that run, and have said something.
-      unconverged: how many projections did not converge.
-      groups: one compilation each.
+      lanes: the number of lanes.
+      episodes: the episodes of all lanes together.
+      episodes_done: the episodes that are saved.
+      episodes_per_second: the speed that running processes measured; None if none has.
+      seconds_left: the time until everything is played at that speed.
+      seconds_since_saved: the time since the last save; None if nothing is saved yet.
+      processes: the running processes that have reported something.
+      unconverged: the number of projections that did not converge.
+      groups: the groups; each compiles once.
     """
 
     name: str
@@ -79,15 +79,15 @@ class SweepStatus:
     groups: list[GroupStatus]
 
     def as_dict(self) -> dict[str, Any]:
-        """By name, ready for JSON."""
+        """The status as a dictionary, ready for JSON."""
         return dataclasses.asdict(self)
 
 
 def sweep_status(folder: str | Path) -> SweepStatus:
-    """How far the sweep in a folder is, from its files alone: also while it runs.
+    """Read the status of the sweep in a folder from its files, even while it runs.
 
     Args:
-      folder: of the sweep.
+      folder: the folder of the sweep.
 
     Raises:
       StoreError: if the folder holds no sweep.
@@ -115,7 +115,7 @@ def sweep_status(folder: str | Path) -> SweepStatus:
             )
         )
     done = sum(group.episodes_done for group in groups)
-    # As the processes that run have measured it themselves: files do not tell what time went into.
+    # As the running processes measured it: the files do not tell compiling from playing.
     measured = [said.facts for said in progress.doing if said.facts["seconds"] > 0]
     speed = sum(facts["played"] / facts["seconds"] for facts in measured) or None
     saved = [block.times[-1] for block in progress.blocks.values()]

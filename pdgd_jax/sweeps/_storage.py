@@ -1,4 +1,4 @@
-"""Where a sweep keeps its chunks: in memory, or in a folder that several processes may share."""
+"""Stores for the chunks of a sweep: in memory, or in a folder that several processes may share."""
 
 import contextlib
 import time
@@ -39,12 +39,12 @@ def blocks_of(group: Group, process: int) -> tuple[Block, ...]:
 
 
 class Slot(NamedTuple):
-    """A block, and where to go on with it.
+    """A block and its next chunk.
 
     Attributes:
-      block: what is played.
-      chunk: the next one.
-      carry: with which it begins; None at the very beginning.
+      block: the block.
+      chunk: the number of the next chunk.
+      carry: the state at its beginning; None for the first chunk.
     """
 
     block: Block
@@ -53,21 +53,21 @@ class Slot(NamedTuple):
 
     @property
     def episode(self) -> int:
-        """How many are played."""
+        """The number of episodes played."""
         return self.block.chunks[self.chunk - 1][-1] if self.chunk else 0
 
     @property
     def ends(self) -> tuple[int, ...]:
-        """Where the next chunk stops; nowhere if there is none."""
+        """The stops of the next chunk; empty if there is none."""
         return self.block.chunks[self.chunk] if self.chunk < len(self.block.chunks) else ()
 
 
 @runtime_checkable
 class ChunkStore(Protocol):
-    """Where the chunks of a sweep go, and its results.
+    """A store for the chunks and the results of a sweep.
 
     Attributes:
-      damage: what was found damaged, one sentence each.
+      damage: the damage that was found, one sentence each.
     """
 
     damage: list[str]
@@ -76,7 +76,7 @@ class ChunkStore(Protocol):
         """The results, if the sweep was finished earlier and they are not damaged."""
 
     def say(self, facts: Mapping[str, Any]) -> None:
-        """Tell those who look what is going on."""
+        """Record what this process is doing, for `pdgd status`."""
 
     def slot(self, block: Block) -> Slot:
         """Where to go on with a block: after the last chunk that is not damaged."""
@@ -100,7 +100,7 @@ class ChunkStore(Protocol):
 
 
 class MemoryStore:
-    """Keeps chunks in memory, of one process."""
+    """Keeps the chunks of one process in memory."""
 
     def __init__(self) -> None:
         self.damage: list[str] = []
@@ -108,11 +108,11 @@ class MemoryStore:
         self._rows: dict[str, list[Arrays]] = {}
 
     def results(self) -> "xarray.Dataset | None":
-        """None: there is no earlier."""
+        """None, since there is no earlier sweep."""
         return None
 
     def say(self, facts: Mapping[str, Any]) -> None:
-        """Nobody looks."""
+        """Do nothing."""
         del facts
 
     def slot(self, block: Block) -> Slot:
@@ -122,7 +122,7 @@ class MemoryStore:
     def save_chunk(
         self, name: str, chunk: int, carry: Arrays, rows: Arrays, facts: Mapping[str, Any]
     ) -> None:
-        """Keep the rows, and of the carry what `policy` is asked for."""
+        """Keep the rows, and the policies of the carry."""
         del chunk, facts
         self._policies[name] = carry["policy"]
         self._rows.setdefault(name, []).append(rows)
@@ -137,7 +137,7 @@ class MemoryStore:
         return self._policies[block.name]
 
     def others(self, plan: Plan) -> Iterator[dict[str, int]]:
-        """There are none."""
+        """Yield nothing, since there are no other processes."""
         yield from ()
 
     def keep_results(self, dataset: "xarray.Dataset") -> "xarray.Dataset":
@@ -163,7 +163,7 @@ class FolderStore:
             return None
 
     def say(self, facts: Mapping[str, Any]) -> None:
-        """Tell those who look what is going on; see `Store.say`."""
+        """Record what this process is doing; see `Store.say`."""
         self._store.say(facts)
 
     def slot(self, block: Block) -> Slot:
@@ -188,14 +188,14 @@ class FolderStore:
         return last.carry["policy"]
 
     def others(self, plan: Plan, pause: float = 0.5) -> Iterator[dict[str, int]]:
-        """Wait for the other processes, looking at their files.
+        """Wait for the other processes by reading their files.
 
         Raises:
           LeftAloneError: if one of them ended before its work was done.
         """
         first = jax.process_index() == 0
         while True:
-            # In this order: one that is gone has saved all that it ever will.
+            # In this order: a process that is gone has saved all that it ever will.
             gone = [i for i in range(jax.process_count()) if not self._store.is_writing(i)]
             progress = self._store.progress()
             done = {
@@ -221,7 +221,7 @@ class FolderStore:
             time.sleep(pause)
 
     def keep_results(self, dataset: "xarray.Dataset") -> "xarray.Dataset":
-        """Save the results, and read them."""
+        """Save the results, and read them back."""
         from pdgd_jax.sweeps._folder import open_results
 
         self._store.save_results(dataset)
@@ -229,7 +229,7 @@ class FolderStore:
 
 
 def _planned_alike(store: "Store", plan: Mapping[str, Any]) -> "Store":
-    """A store whose blocks are those of the plan, or else lanes would go on as other lanes."""
+    """Return the store if its blocks are those of the plan; otherwise lanes would be mixed up."""
     from pdgd_jax.sweeps._errors import StoreError
 
     if store.plan != plan:
@@ -245,11 +245,11 @@ def _planned_alike(store: "Store", plan: Mapping[str, Any]) -> "Store":
 def chunk_store(
     out: str | Path | None, identity: Mapping[str, Any], plan: Mapping[str, Any]
 ) -> Iterator[ChunkStore]:
-    """Keep chunks in a folder, locked as long as this lasts, or in memory if `out` is None.
+    """Open a store in a folder, which stays locked meanwhile, or in memory if `out` is None.
 
     Raises:
-      StoreError: if the folder holds another sweep, or blocks of another plan, or is in use.
-      ValueError: if there are several processes, and no folder that all of them see.
+      StoreError: if the folder holds another sweep or blocks of another plan, or is in use.
+      ValueError: if there are several processes but no common folder.
     """
     several = jax.process_count() > 1
     if out is None:
@@ -275,6 +275,6 @@ def chunk_store(
         if store is None:
             store = Store.open(out, identity, write=True, member=jax.process_index())
     finally:
-        agree(True)  # from here on, a lock that nobody holds means a process that ended
+        agree(True)  # from here on, a free lock means that a process has ended
     with store:
         yield FolderStore(store)

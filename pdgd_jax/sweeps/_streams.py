@@ -1,19 +1,19 @@
-"""Random streams of a sweep: which cells share them.
+"""The random streams of a sweep, and which cells share them.
 
-A sweep has one key, split into one for each seed. With `streams = "paired"`, the default, seed i of
-*every* cell (instance, learner, settings, horizon) plays with the i-th of them: all learners meet
-the same rewards, constraints and chances, and one that is built for a longer horizon meets the same
-first episodes. This is what comparisons want: luck that both sides share cancels in the difference
-of a seed, so that far fewer seeds tell two learners apart (`paired_difference`). But results of
-different cells are then *not* independent: neither may a bootstrap resample the horizons of a slope
-one by one, nor may cells be pooled as if they were more seeds.
+A sweep has one key, which is split into one key per seed. With `streams = "paired"`, the default,
+seed i of *every* cell (instance, learner, settings, horizon) plays with the i-th key. All learners
+see the same rewards, constraints and random numbers, and a learner for a longer horizon sees the
+same first episodes. This suits comparisons: shared luck cancels in the difference of a seed, so
+that far fewer seeds distinguish two learners (`paired_difference`). But the results of different
+cells are then *not* independent. A bootstrap must not resample the horizons of a slope one by one,
+and cells must not be pooled as if they were more seeds.
 
-With `streams = "independent"` the key is folded with what a cell is, its names and settings and not
-its place, before it is split. All runs of a sweep are then independent, and a cell plays the same
-whatever other cells there are.
+With `streams = "independent"`, the key is first folded with the names and settings of the cell (not
+with its position), then split. All runs of a sweep are then independent, and a cell does not depend
+on the other cells.
 
-Both decide what `sweep` plays, on every device and whenever it is resumed. `pdgd run --key K` plays
-the seeds of a paired sweep with the key K.
+Either way the streams do not depend on devices or interruptions. `pdgd run --key K` plays the seeds
+of a paired sweep with the key K.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ __all__ = ["keys_of"]
 
 
 def keys_of(configuration: Configuration, cell: "Cell") -> Key[Array, " seeds"]:
-    """The random keys of a cell, one for each seed."""
+    """The random keys of a cell, one per seed."""
     key = jax.random.key(configuration.key)
     if configuration.streams == "independent":
         for word in _words(_identity(configuration, cell)):
@@ -41,7 +41,7 @@ def keys_of(configuration: Configuration, cell: "Cell") -> Key[Array, " seeds"]:
 
 
 def _identity(configuration: Configuration, cell: "Cell") -> dict[str, Any]:
-    """What tells a cell from others: never its place, unless it differs in nothing else."""
+    """What identifies a cell: never its position, unless nothing else distinguishes it."""
     entry = configuration.instances[cell.instance]
     twins = [
         other.make == entry.make and other.options == entry.options
@@ -60,6 +60,6 @@ def _identity(configuration: Configuration, cell: "Cell") -> dict[str, Any]:
 
 
 def _words(identity: dict[str, Any]) -> list[int]:
-    """64 bits, in two words: equal for equal identities, on every machine and in every version."""
+    """A 64-bit hash in two words, the same on every machine and in every version."""
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).digest()
     return [int.from_bytes(digest[i : i + 4]) for i in (0, 4)]

@@ -1,4 +1,4 @@
-"""Where in the text of a TOML file something stands, for errors that begin with the line."""
+"""Finds the line of a key in a TOML file, for errors that begin with the line."""
 
 import re
 import tomllib
@@ -6,11 +6,11 @@ from typing import Any
 
 __all__ = ["KeyPath", "line_of", "syntax_sentence"]
 
-KeyPath = tuple[str | int, ...]  # of a key: ("instance", 0, "sizes")
+KeyPath = tuple[str | int, ...]  # such as ("instance", 0, "sizes")
 
 
 def syntax_sentence(file: str, text: str, message: str) -> str:
-    """`Invalid value (at line 3, column 5)` as a sentence that begins with the place."""
+    """Turn `Invalid value (at line 3, column 5)` into a sentence that begins with the place."""
     at = re.search(r" \(at (?:line (\d+), column (\d+)|end of document)\)$", message)
     what = message[: at.start()] if at else message
     if at and at[1] and what == "Cannot overwrite a value":
@@ -21,10 +21,10 @@ def syntax_sentence(file: str, text: str, message: str) -> str:
 
 
 def line_of(text: str, path: KeyPath) -> int:
-    """The line on which a key, or else the table that it is missing from, begins.
+    """The line on which a key begins, or the table that it is missing from.
 
-    The first lines of the text that are TOML and hold the key end with it; it begins after the
-    longest part of them that is TOML too.
+    The shortest prefix of the text that is valid TOML and holds the key ends with the key. The key
+    begins after the longest valid prefix without it.
     """
     lines = text.splitlines(keepends=True)
     whole = tomllib.loads(text)
