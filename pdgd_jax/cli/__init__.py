@@ -1,1 +1,1 @@
-"""The command line, `pdgd`: one file for each command. Loaded by `pdgd_jax.__main__`."""
+"""The command line `pdgd`, one file per command. Loaded by `pdgd_jax.__main__`."""

@@ -1,4 +1,4 @@
-"""The application: commands that say what they are called, and errors as sentences."""
+"""The application: registers commands, and shows errors as sentences."""
 
 import contextlib
 import os
@@ -39,9 +39,9 @@ class Command(NamedTuple):
     """A command of `pdgd`.
 
     Attributes:
-      function: what it does; its name is that of the command, its docstring the help.
-      examples: what one would type.
-      any_option: whether words that it does not know are options of an instance.
+      function: its implementation; the name is that of the command, the docstring the help.
+      examples: example command lines.
+      any_option: whether unknown words are options of an instance.
     """
 
     function: Callable[..., None]
@@ -50,7 +50,7 @@ class Command(NamedTuple):
 
 
 class _NamesWhenAsked(TyperCommand):
-    """Fills names into help texts when help is shown: those of imported modules are then known."""
+    """Fills names into help texts when help is shown, after the user's modules are imported."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         for parameter in self.params:
@@ -61,7 +61,7 @@ class _NamesWhenAsked(TyperCommand):
 
 
 def register(*commands: Command) -> None:
-    """Add commands to the application, which lists them in this order."""
+    """Add commands to the application; help lists them in this order."""
     for command in commands:
         settings = ANY_OPTION if command.any_option else None
         epilog = examples(*command.examples)
@@ -70,15 +70,15 @@ def register(*commands: Command) -> None:
 
 
 def examples(*commands: str) -> str:
-    """The epilog of a command: what one would type, each on its own line."""
+    """The epilog of a command: example command lines."""
     return "\n".join(["[bold]Examples[/]", *(f"  {command}" for command in commands)])
 
 
 def run_app() -> None:
-    """Run `pdgd`: an error is one red sentence, and never a traceback that one cannot use.
+    """Run `pdgd`; an error is one red sentence, not a traceback.
 
-    `ValueError` means bad input, exit code 2; `OSError` (a full disk) a failure, 1; Ctrl-C is 130.
-    Whatever comes out of a module of the user's is shown with the lines there that led to it.
+    A `ValueError` means bad input and exit code 2, an `OSError` (a full disk) a failure and exit
+    code 1. Ctrl-C gives 130. An error in a user's module is shown with the user's lines.
     """
     write_what_can_be_written()
     with quick_to_stop() as interrupted, _warnings_as_sentences():
@@ -87,7 +87,7 @@ def run_app() -> None:
             if interrupted.is_set():
                 leave()
         except BaseException as error:
-            if interrupted.is_set():  # whatever the exception has become on its way here
+            if interrupted.is_set():  # the exception may have changed its type on the way
                 leave()
             if isinstance(error, SystemExit):
                 raise
@@ -96,7 +96,7 @@ def run_app() -> None:
 
 
 def _explain(error: BaseException) -> int:
-    """Say what went wrong; the exit code."""
+    """Explain an error, and return the exit code."""
     if os.environ.get("PDGD_DEBUG"):
         traceback.print_exception(error)
     code = 2 if isinstance(error, ValueError) else 1
@@ -124,7 +124,7 @@ def _explain(error: BaseException) -> int:
 
 
 def _usage(error: Any) -> str:
-    """What the parser of options has to say, as one sentence."""
+    """The message of the option parser as one sentence."""
     command = getattr(getattr(error, "ctx", None), "info_name", None) or "pdgd"
     if getattr(error, "option_name", None) == "--import":
         return BELONGS_BEFORE.format(command=command)
@@ -136,7 +136,7 @@ def _usage(error: Any) -> str:
 
 @contextlib.contextmanager
 def _warnings_as_sentences() -> Iterator[None]:
-    """Say once, in yellow, what Python would print with a line of ours."""
+    """Show each warning once, as a yellow sentence without a source line."""
     from pdgd_jax.models import EpisodesWarning
 
     said: set[str] = set()

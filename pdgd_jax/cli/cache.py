@@ -1,7 +1,7 @@
 """Compiled programs that `pdgd` keeps between processes, in the user's cache folder.
 
-JAX's persistent compilation cache does the work; here is where it lies and how large it grows. The
-library never turns it on by itself: that is for the program that uses the library to decide.
+JAX's persistent compilation cache does the work; this module sets its folder and its size. The
+library itself never turns it on: that is a decision of the program that uses the library.
 """
 
 import hashlib
@@ -21,8 +21,8 @@ VARIABLE = "PDGD_CACHE"  # "off", or a folder
 
 _OFF = ("off", "0", "no", "false")
 
-# Small programs are kept too: a run has sixty beside the large one, 40 ms each to compile,
-# 5 ms to read.
+# Small programs are kept too: besides the large one a run has sixty, which take 40 ms each to
+# compile and 5 ms to read.
 _LEAST_SECONDS = 0.0
 _MOST_BYTES = 256 * 2**20  # a run takes about 1 MB; the least recently used go first
 
@@ -30,11 +30,11 @@ _MOST_BYTES = 256 * 2**20  # a run takes about 1 MB; the least recently used go 
 def keep_programs(wanted: bool) -> None:
     """Let JAX read compiled programs from the cache folder, and write new ones there.
 
-    Whoever has told JAX where to keep programs (`JAX_COMPILATION_CACHE_DIR`) has decided. A folder
-    that cannot be written is no error: everything is then compiled, as without a cache.
+    A folder that the user gave to JAX (`JAX_COMPILATION_CACHE_DIR`) takes precedence. A folder that
+    cannot be written is not an error: everything is then compiled, as without a cache.
 
     Args:
-      wanted: False to keep and read nothing, not even where JAX was told to.
+      wanted: False to disable the cache, even if the user gave a folder to JAX.
     """
     if not wanted:
         jax.config.update("jax_enable_compilation_cache", False)
@@ -56,11 +56,11 @@ def keep_programs(wanted: bool) -> None:
 
 
 def cache_folder(environment: Mapping[str, str], system: str = sys.platform) -> Path | None:
-    """Where programs are kept; None if they are not.
+    """The folder of compiled programs; None if the cache is off.
 
     Args:
-      environment: the variables of the process.
-      system: as in `sys.platform`.
+      environment: the environment variables.
+      system: `sys.platform`.
 
     Example:
       >>> cache_folder({"PDGD_CACHE": "off"}) is None
@@ -73,7 +73,7 @@ def cache_folder(environment: Mapping[str, str], system: str = sys.platform) -> 
         return None
     try:
         folder = Path(asked).expanduser() if asked else _users_folder(environment, system)
-    except RuntimeError:  # nobody knows where the home of this user is
+    except RuntimeError:  # the user has no home folder
         return None
     return folder / _machine()
 
@@ -84,27 +84,27 @@ def _users_folder(environment: Mapping[str, str], system: str) -> Path:
     if system == "darwin":
         return Path.home() / "Library" / "Caches" / "pdgd_jax"
     given = Path(environment.get("XDG_CACHE_HOME", ""))
-    # The specification of XDG has relative paths ignored.
+    # The XDG specification says to ignore relative paths.
     return (given if given.is_absolute() else Path.home() / ".cache") / "pdgd_jax"
 
 
 def _machine() -> str:
     """A name for the kind of processor.
 
-    Programs are compiled for the processor at hand, and a home may be shared by several kinds of
-    machine: one must not run what was compiled for another.
+    Programs are compiled for one kind of processor, and several kinds of machine may share a home
+    folder: none may run a program that was compiled for another.
     """
     facts = [platform.machine(), platform.processor()]
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         facts += [next(line for line in lines if line.lower().startswith(("flags", "features")))]
-    except (OSError, StopIteration):  # another system than Linux
+    except (OSError, StopIteration):  # not Linux
         pass
     return f"{platform.machine()}-{hashlib.sha256(repr(facts).encode()).hexdigest()[:8]}"
 
 
 def _is_writable(folder: Path) -> bool:
-    """Whether a file can be written there: JAX would warn about every program otherwise."""
+    """Whether a file can be written there; otherwise JAX would warn about every program."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):

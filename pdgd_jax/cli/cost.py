@@ -1,4 +1,4 @@
-"""What a command says of its cost before it starts, and when it asks."""
+"""Announces the cost of a command before it starts, and asks if it is large."""
 
 import sys
 from typing import Annotated
@@ -13,21 +13,19 @@ from pdgd_jax.sweeps import Cost, free_bytes
 
 __all__ = ["DryRun", "Yes", "announce", "cost_in_words", "show_cost"]
 
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Say what it will cost, roughly, and stop.")
-]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Estimate the cost and stop.")]
 Yes = Annotated[
     bool,
-    typer.Option("--yes", help="Start without asking, also if it is long or memory is short."),
+    typer.Option("--yes", help="Start without asking, even if it takes long or memory is short."),
 ]
 
-# From when on a cost is worth a line, and a question.
+# Costs that deserve a line, and a question.
 _NOTABLE_SECONDS, _NOTABLE_BYTES = 30, 4 * 2**30
 _LONG_SECONDS = 600
 
 
 def cost_in_words(cost: Cost) -> str:
-    """As in `57,048 variables, 8 lanes: about 1.4 GiB, 18 s to compile, 2 h 5 min in all`."""
+    """Such as `57,048 variables, 8 lanes: about 1.4 GiB, 18 s to compile, 2 h 5 min in all`."""
     words = (
         f"{count_in_words(cost.variables, 'variable')}, {count_in_words(cost.lanes, 'lane')} on "
         f"{count_in_words(cost.devices, 'device')}: about {size_in_words(cost.memory)} of memory, "
@@ -42,21 +40,21 @@ def cost_in_words(cost: Cost) -> str:
 
 
 def show_cost(cost: Cost, as_json: bool) -> None:
-    """Print what a dry run prints."""
+    """Print the cost, for a dry run."""
     facts = cost.facts() | {"free_memory": free_bytes()}
     print_json(facts) if as_json else Console().print(Text(cost_in_words(cost)), soft_wrap=True)
 
 
 def announce(cost: Cost, *, yes: bool, quiet: bool = False) -> None:
-    """Say what something will cost if that is much, and ask if it is very much.
+    """Announce the cost if it is high, and ask for confirmation if it is very high.
 
     Args:
       cost: the estimate.
-      yes: whether the answer is given.
-      quiet: whether to say nothing that is not a question or an error.
+      yes: whether to start without asking.
+      quiet: whether to print only questions and errors.
 
     Raises:
-      ValueError: if it needs more memory than is free, and nobody is there to be asked.
+      ValueError: if it needs more memory than is free, and there is no terminal to ask.
       typer.Exit: if the answer is no.
     """
     free = free_bytes()

@@ -18,7 +18,7 @@ from pdgd_jax.simulation import use_every_core
 __all__ = ["main"]
 
 
-# As one would use them, which is the order of the help.
+# In the order of use, which is that of the help.
 register(
     run.COMMAND,
     sweep.COMMAND,
@@ -45,7 +45,7 @@ def _show_version(wanted: bool) -> None:
 
 def _import(modules: list[str] | None) -> list[str]:
     modules = modules or []
-    # As `python -m` does: what stands in the current folder can be imported.
+    # Like `python -m`, make modules in the current folder importable.
     sys.path[:0] = [os.getcwd()] if modules else []
     for module in modules:
         try:
@@ -90,15 +90,15 @@ def _options(
             envvar="PDGD_IMPORT",
             callback=_import,
             is_eager=True,
-            help="Import this module first: one of yours that registers instances or learners.",
+            help="Import this module first; it registers your instances or learners.",
         ),
     ] = None,
     no_cache: Annotated[
         bool,
         typer.Option(
             "--no-cache",
-            help="Keep no compiled programs between runs, nor use those that are kept. The "
-            f"variable {VARIABLE} says where they are kept, or off.",
+            help="Do not keep or use compiled programs of other runs. The variable "
+            f"{VARIABLE} is the folder to keep them in, or off.",
         ),
     ] = False,
     version: Annotated[

@@ -42,7 +42,7 @@ COMMAND = Command(instances, ("pdgd instances", "pdgd instances grid", "pdgd ins
 
 
 def _print_one(console: Console, name: str, options: Mapping[str, Any]) -> None:
-    """An instance in full."""
+    """Print one instance with its options."""
     description, meanings = _described(name)
     console.print(Text(name, style="bold"))
     console.print(Text(description), soft_wrap=True)
@@ -56,7 +56,7 @@ def _print_one(console: Console, name: str, options: Mapping[str, Any]) -> None:
 
 
 def _print_all(console: Console, rows: list[dict[str, Any]]) -> None:
-    """All instances, one in a row."""
+    """Print all instances, one per row."""
     table = plain_table("instance", ">L", ">states", ">actions", ">m", ">OPT", ">rho", "what it is")
     for row in rows:
         label = Text(row["name"], no_wrap=True)
@@ -75,7 +75,7 @@ def _print_all(console: Console, rows: list[dict[str, Any]]) -> None:
 
 
 def _facts_or_reason(name: str) -> dict[str, Any]:
-    """One that needs an extra which is not installed, or is broken, leaves the others alone."""
+    """The facts of an instance, or why it is not available: it may be broken or need an extra."""
     try:
         return describe(make_for(name, 10_000), 10_000).as_dict()
     except Exception as error:
@@ -86,7 +86,7 @@ def _facts_or_reason(name: str) -> dict[str, Any]:
 
 
 def _described(name: str) -> tuple[str, dict[str, str]]:
-    """The docstring without its section on options, and what that says of each of them."""
+    """The docstring without its section on options, and the meaning of each option."""
     description, _, section = about(name).partition("\nArgs:\n")
     meanings: dict[str, str] = {}
     for line in inspect.cleandoc(section).splitlines():

@@ -1,4 +1,4 @@
-"""Options that commands share, and words that are options of an instance."""
+"""Options that commands share, and options of instances."""
 
 import ast
 import inspect
@@ -44,14 +44,14 @@ __all__ = [
     "with_names",
 ]
 
-# A command that passes words it does not know on to an instance: `instance_options(context.args)`.
+# For a command that passes unknown words on to an instance: `instance_options(context.args)`.
 ANY_OPTION = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace the file, if there is one.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
 
 
-# Episodes and seeds are counted in 32 bits, and so are keys when JAX is used without float64.
+# Episodes and seeds are counted in 32 bits. Without float64, JAX limits keys to 32 bits as well.
 _MOST = 2**31 - 1
 LARGEST_KEY = 2**32 - 1
 
@@ -63,19 +63,19 @@ def whole(option: str, number: float, least: int = 1, most: int = _MOST) -> int:
         option,
         number,
         least,
-        most if most < number < math.inf else None,  # a limit that nobody came near is not told
+        most if most < number < math.inf else None,  # name the limit only if it was exceeded
         accept=is_whole,
         shown=lambda value: "far more" if far else f"{value:g}",
     )
 
 
 def check_target(path: Path, force: bool = False, folder: bool = False) -> None:
-    """Refuse, before any work is done, what could not be written or is there already.
+    """Raise, before any work is done, if a file cannot be written or exists already.
 
     Args:
       path: the file.
-      force: whether it may replace another.
-      folder: whether a folder is to be written instead.
+      force: whether it may replace an existing file.
+      folder: whether `path` is a folder instead.
     """
     aside = path.parent / f"{path.name}.{os.getpid()}{ASIDE}"
     try:
@@ -97,7 +97,7 @@ def check_target(path: Path, force: bool = False, folder: bool = False) -> None:
 
 def literal(word: str) -> Any:
     """A number, a tuple of numbers, or else the word."""
-    with warnings.catch_warnings():  # Python has opinions about words like 1if
+    with warnings.catch_warnings():  # Python warns about words like 1if
         warnings.simplefilter("ignore")
         try:
             return ast.literal_eval(word)
@@ -106,11 +106,11 @@ def literal(word: str) -> Any:
 
 
 def instance_options(context: typer.Context, name: str) -> tuple[str, dict[str, Any]]:
-    """The words that a command does not know: options of the instance, `--num-actions 3`.
+    """Parse the unknown words of a command as options of the instance, `--num-actions 3`.
 
     Args:
-      context: of the command.
-      name: of the instance, or the first of its options where the name was left out.
+      context: the context of the command.
+      name: the name of the instance, or the first of its options if the name was left out.
 
     Returns:
       The name, "random" if there is none, and its options.
@@ -148,15 +148,15 @@ def instance_options(context: typer.Context, name: str) -> tuple[str, dict[str, 
 def instance_of(
     context: typer.Context, name: str, num_episodes: int
 ) -> "tuple[str, dict[str, Any], CMDP]":
-    """The instance that the words of a command ask for, as it is if so many episodes are played.
+    """The instance of a command line, made for a number of episodes.
 
     Args:
-      context: of the command.
+      context: the context of the command.
       name: as in `instance_options`.
       num_episodes: T.
 
     Returns:
-      Its name, its options, and itself.
+      Its name, its options, and the CMDP.
     """
     from pdgd_jax.instances import make_for
 
@@ -167,7 +167,7 @@ def instance_of(
 
 
 def about(name: str) -> str:
-    """What an instance says of itself."""
+    """The description of an instance."""
     from pdgd_jax.instances import builder_of
 
     return inspect.getdoc(builder_of(name)) or "(not described)"
@@ -177,7 +177,7 @@ BELONGS_BEFORE = "--import belongs before the command: pdgd --import MODULE {com
 
 
 def _check_known(context: typer.Context, name: str, option: str) -> None:
-    """Suggest the nearest of all options that could have been meant, the command's own too."""
+    """Raise for an unknown option, and suggest the nearest one of the instance or the command."""
     from pdgd_jax.instances import check_option, options_of
 
     theirs = [_dashed(known) for known in options_of(name)]
@@ -197,7 +197,7 @@ def _dashed(option: str) -> str:
     return option.replace("_", "-")
 
 
-# Names that the shell completes. Imported when asked for: the shell waits for every Tab.
+# Names that the shell completes. Imported on use, since the shell waits after every Tab.
 
 
 def instance_names() -> tuple[str, ...]:
@@ -246,7 +246,7 @@ _LISTS = {"{learners}": learner_names, "{solvers}": solver_names, "{figures}": f
 
 
 def with_names(text: str) -> str:
-    """A help text with the names that `{learners}` and the like stand for, as they are now."""
+    """A help text with `{learners}` and similar placeholders replaced by the current names."""
     for place, names in _LISTS.items():
         if place in text:
             text = text.replace(place, ", ".join(names()))
@@ -263,7 +263,7 @@ def completing(names: Callable[[], tuple[str, ...]]) -> Callable[[str], list[str
 
 
 def selected(folder: Path, words: list[str]) -> "xarray.Dataset":
-    """The results of a folder, or the part of them that `--select` asks for."""
+    """The results in a folder, or the part that `--select` asks for."""
     from pdgd_jax.results import select
     from pdgd_jax.sweeps import open_results
 

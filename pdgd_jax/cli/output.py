@@ -24,9 +24,9 @@ def plain_table(*columns: str) -> Table:
 
 
 def print_table(console: Console, table: Table) -> None:
-    """Print a table, or its rows one below the other if the terminal is too narrow for it.
+    """Print a table, or its rows as a list if the terminal is too narrow for it.
 
-    The last column may be wrapped if it is aligned left, down to 24 characters; names may not.
+    The last column may wrap down to 24 characters if it is aligned left; names never wrap.
     """
 
     def width(cell: Any) -> int:
@@ -37,7 +37,7 @@ def print_table(console: Console, table: Table) -> None:
     widths = [max(map(width, cells)) for cells in zip(headers, *rows, strict=True)]
     if table.columns[-1].justify == "left":
         widths[-1] = min(widths[-1], 24)
-    if sum(widths) + 2 * (len(widths) - 1) <= console.width:  # two blanks between them
+    if sum(widths) + 2 * (len(widths) - 1) <= console.width:  # two spaces between columns
         console.print(table)
         return
     for name, *cells in rows:
@@ -52,14 +52,14 @@ def print_table(console: Console, table: Table) -> None:
 
 
 def _packed(numbers: list[tuple[Any, Any]], room: int) -> list[str]:
-    """Numbers and their names, as many on a line as there is room for; no number is broken."""
+    """Numbers with their names, as many per line as fit; numbers are never broken."""
     lines: list[str] = []
     for header, cell in numbers:
         if not str(cell):
             continue
         item = f"{header} {cell}"
         if len(item) >= room:
-            item = f"{cell} ({header})"  # what is broken then is the name
+            item = f"{cell} ({header})"  # breaks the name, not the number
         if lines and len(lines[-1]) + len(item) + 2 <= room:
             lines[-1] += f", {item}"
         else:
@@ -68,7 +68,7 @@ def _packed(numbers: list[tuple[Any, Any]], room: int) -> list[str]:
 
 
 def print_json(value: Any) -> None:
-    """Print strict JSON: what is not a finite number is null."""
+    """Print strict JSON; numbers that are not finite become null."""
     typer.echo(json.dumps(_finite(value), allow_nan=False, default=str))
 
 
@@ -81,12 +81,12 @@ def _finite(value: Any) -> Any:
 
 
 def say(sentence: str, style: str = "red") -> None:
-    """A sentence to the person in front of the terminal, on the error stream."""
+    """Print a sentence for the user on the error stream."""
     Console(stderr=True).print(Text(sentence, style=style), soft_wrap=True)
 
 
 def warn_unconverged(console: Console, unconverged: int, residual: float | None) -> None:
-    """Say loudly that projections of a sweep did not converge, if there are any."""
+    """Warn loudly if projections of a sweep did not converge."""
     if unconverged:
         worst = "" if residual is None else f" (largest residual {residual:.2g})"
         console.print(

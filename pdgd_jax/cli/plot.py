@@ -24,7 +24,7 @@ __all__ = ["COMMAND"]
 
 
 class Format(StrEnum):
-    """What a figure is written as."""
+    """The format of a file."""
 
     PDF = "pdf"
     PNG = "png"
@@ -32,14 +32,14 @@ class Format(StrEnum):
 
 
 class Width(StrEnum):
-    """How wide a figure is."""
+    """The width of a figure."""
 
     COLUMN = "column"
     PAGE = "page"
 
 
 class Legend(StrEnum):
-    """Where a legend stands."""
+    """The position of a legend."""
 
     AUTO = "auto"
     INSIDE = "inside"
@@ -56,20 +56,20 @@ def plot(
     ] = "regret",
     format_: Annotated[
         Format | None,
-        typer.Option("--format", help="Of the file; by default what --out ends in, else pdf."),
+        typer.Option("--format", help="The format; by default the suffix of --out, or pdf."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="The file; by default named after the figure, here.")
+        Path | None, typer.Option(help="The file; by default named after the figure.")
     ] = None,
     select: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE,...", help="Draw these results alone; may be repeated."),
+        typer.Option(metavar="NAME=VALUE,...", help="Draw only these results; may be repeated."),
     ] = None,
     bounds: Annotated[bool, typer.Option("--bounds", help="Mark the paper's bounds.")] = False,
     guides: Annotated[
         bool,
         typer.Option(
-            "--guides", help="Draw the rates 1/2 and 3/4, through the highest end of a learner."
+            "--guides", help="Draw the rates 1/2 and 3/4 through the highest end of a learner."
         ),
     ] = False,
     log: Annotated[
@@ -80,14 +80,14 @@ def plot(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="A panel for each value of this setting, or none; by default for each instance.",
+            help="One panel for each value of this setting, or none; by default for each instance.",
         ),
     ] = None,
     width: Annotated[
-        Width, typer.Option(help="Of a column, or of the whole page of a two-column paper.")
+        Width, typer.Option(help="The width: a column or the page of a two-column paper.")
     ] = Width.COLUMN,
-    legend: Annotated[Legend, typer.Option(help="Where it stands.")] = Legend.AUTO,
-    title: Annotated[str, typer.Option(help="Above the figure.")] = "",
+    legend: Annotated[Legend, typer.Option(help="The position of the legend.")] = Legend.AUTO,
+    title: Annotated[str, typer.Option(help="A title above the figure.")] = "",
     label: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=WORDS", help="Another name in the legend; may be repeated."),
@@ -97,8 +97,8 @@ def plot(
     """Draw a figure of a sweep, for a column of a paper.
 
     Lines are medians over seeds, bands reach from the 10% to the 90% quantile. Of several horizons
-    the longest is drawn, but for the figures that are about all of them. A learner has the same
-    colour in every figure.
+    the longest is drawn, except in figures about all horizons. A learner has the same colour in
+    every figure.
     """
     from pdgd_jax.plots import COLUMN_WIDTH, PAGE_WIDTH, Look, check_figure, draw_figure, pyplot
 
@@ -111,7 +111,7 @@ def plot(
     check_figure(figure, options)
     check_target(target, force)
     dataset = selected(folder, select or [])
-    pyplot().switch_backend("Agg")  # a file needs no window, nor a display
+    pyplot().switch_backend("Agg")  # a file needs no display
     drawn = draw_figure(figure, dataset, look=look, facet=facet, options=options)
     _write(drawn.axes, target, kind)
     Console().print(Text(f"{drawn.what} drawn to {target}"), soft_wrap=True)
@@ -130,18 +130,18 @@ COMMAND = Command(
 
 
 def _write(axes: Any, target: Path, kind: str) -> None:
-    """Write a figure, whole or not at all, and forget it."""
+    """Write a figure and close it; a failure leaves no partial file."""
     from pdgd_jax.plots import pyplot, save
 
     content = io.BytesIO()
     save(axes, content, format=kind)
-    pyplot().close("all")  # Matplotlib keeps them, and warns from the twentieth on
+    pyplot().close("all")  # Matplotlib keeps figures, and warns from the twentieth on
     with writing(target.parent):
         publish(target.parent, {target.name: content.getvalue()})
 
 
 def _target(figure: str, kind: Format | None, out: Path | None) -> tuple[str, Path]:
-    """The format and the file, refused before anything is read or drawn."""
+    """The format and the file; raises before anything is read or drawn."""
     if out is None:
         chosen = (kind or Format.PDF).value
         return chosen, Path(f"{figure}.{chosen}")
@@ -154,7 +154,7 @@ def _target(figure: str, kind: Format | None, out: Path | None) -> tuple[str, Pa
 
 
 def _renamed(words: list[str]) -> dict[str, str]:
-    """What names of the legend are to be called."""
+    """The replacements for names in the legend."""
     pairs = [word.partition("=") for word in words]
     for word, (name, equals, _) in zip(words, pairs, strict=True):
         if not equals or not name.strip():

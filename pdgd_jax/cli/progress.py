@@ -1,4 +1,4 @@
-"""Progress of a sweep, in bars or lines."""
+"""The progress of a sweep as bars or lines."""
 
 import time
 
@@ -16,14 +16,14 @@ from pdgd_jax.sweeps import Cost, Plan, SweepProgress, SweepState, cost_of_plan
 
 
 def cost_of(plan: Plan, devices: int | None) -> Cost:
-    """What a plan will cost on so many devices of each process."""
+    """The cost of a plan on a number of devices per process."""
     import jax
 
     return cost_of_plan(plan, len(local_devices(devices)), jax.process_count())
 
 
 def print_plan(console: Console, plan: Plan, cost: Cost) -> None:
-    """The groups of a plan, one in a row, and what all of it costs."""
+    """Print the groups of a plan, one per row, and the total cost."""
     table = plain_table(
         "group", "learners", "instances", ">L, S, A", ">m", ">lanes", ">at once", ">episodes",
         ">memory",
@@ -53,7 +53,7 @@ def print_plan(console: Console, plan: Plan, cost: Cost) -> None:
 
 
 def speed_in_words(done: int, total: int, speed: float | None, left: float | None) -> str:
-    """As in `100 of 200 episodes, 50 episodes/s, 2 s left`."""
+    """Such as `100 of 200 episodes, 50 episodes/s, 2 s left`."""
     words = f"{done:,} of {total:,} episodes"
     if speed:
         words += f", {speed:,.0f} episodes/s"
@@ -63,7 +63,7 @@ def speed_in_words(done: int, total: int, speed: float | None, left: float | Non
 
 
 class ProgressView:
-    """Progress: bars on a terminal, otherwise a line now and then."""
+    """Shows progress: bars on a terminal, otherwise a line now and then."""
 
     def __init__(self, console: Console, pause: float = 10.0, devices: int | None = None) -> None:
         self._console, self._devices = console, devices
@@ -81,7 +81,7 @@ class ProgressView:
             self._bars.stop()
 
     def __call__(self, progress: SweepProgress) -> None:
-        """Show how far it is."""
+        """Show the progress."""
         if not self._state:
             cost = cost_of(progress.plan, self._devices)
             print_plan(self._console, progress.plan, cost)

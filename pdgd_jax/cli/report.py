@@ -18,11 +18,11 @@ def report(
     out: Annotated[Path | None, typer.Option(help="The file; by default DIR/report.html.")] = None,
     select: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE,...", help="Report these results alone; may be repeated."),
+        typer.Option(metavar="NAME=VALUE,...", help="Report only these results; may be repeated."),
     ] = None,
     force: Force = False,
 ) -> None:
-    """Write a sweep as one HTML file: tables, guarantees, figures to play with; opens offline."""
+    """Write a sweep as one HTML file with tables, guarantees and interactive figures."""
     from pdgd_jax.report import write_report
 
     target = folder / "report.html" if out is None else out

@@ -51,15 +51,15 @@ _SHORT = 60.0
 
 
 class Shown(StrEnum):
-    """How seeds are put together."""
+    """The statistic over seeds."""
 
     MEDIAN = "median"
     MEAN = "mean"
 
 
-Episodes = Annotated[float, typer.Option(help="T, how many episodes to play.")]
-Seeds = Annotated[int, typer.Option(help="How many independent runs.")]
-RandomKey = Annotated[int, typer.Option(help="Decides everything random, but the instance.")]
+Episodes = Annotated[float, typer.Option(help="T, the number of episodes.")]
+Seeds = Annotated[int, typer.Option(help="The number of independent runs.")]
+RandomKey = Annotated[int, typer.Option(help="Determines everything random, except the instance.")]
 LearnerName = Annotated[
     str,
     typer.Option(help="One of {learners}.", autocompletion=completing(learner_names)),
@@ -73,26 +73,26 @@ RatesName = Annotated[
 ]
 Delta = Annotated[float, typer.Option(help="The confidence parameter.")]
 ConfidenceScale = Annotated[
-    float, typer.Option(help="What the paper's confidence radius is multiplied by.")
+    float, typer.Option(help="The factor of the paper's confidence radius.")
 ]
 SolverName = Annotated[
     str,
     typer.Option(
-        help="Of the projection: {solvers}.",
+        help="The solver of the projection: {solvers}.",
         autocompletion=completing(solver_names),
     ),
 ]
-Checkpoints = Annotated[int, typer.Option(help="How often to look.")]
+Checkpoints = Annotated[int, typer.Option(help="The number of checkpoints.")]
 Certificates = Annotated[bool, typer.Option("--certificates", help="List every guarantee.")]
 StatisticName = Annotated[
-    Shown, typer.Option(help="Of the seeds: the median and a band, or the mean.")
+    Shown, typer.Option(help="Over seeds: the median with a band, or the mean.")
 ]
 Out = Annotated[
     Path | None,
     typer.Option(help="Save everything to this folder, as pdgd sweep does.", metavar="DIR"),
 ]
 Force = Annotated[
-    bool, typer.Option("--force", help="Replace the results in the folder, if there are some.")
+    bool, typer.Option("--force", help="Replace the results in the folder, if there are any.")
 ]
 
 
@@ -118,7 +118,7 @@ def run(
 ) -> None:
     """Learn on an instance: regret, violation, multipliers, and a picture.
 
-    Options of the instance are given as they are named there: --sizes 1,4,4,1 --seed 3.
+    Options of the instance are options of the command: --sizes 1,4,4,1 --seed 3.
     """
     if out is not None:
         check_out(out, force)

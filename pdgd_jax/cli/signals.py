@@ -1,4 +1,4 @@
-"""Ctrl-C, in all its cases. Loaded before everything else, so it imports nothing that is large."""
+"""The handling of Ctrl-C. Loaded before everything else, so it imports nothing large."""
 
 import contextlib
 import os
@@ -16,17 +16,17 @@ __all__ = ["end_at_once", "end_at_once_on_interrupt", "finish_first", "leave", "
 
 
 def end_at_once(number: int, frame: Any) -> None:
-    """End the process, as a handler of SIGINT while there is nothing to finish.
+    """End the process: a handler of SIGINT while there is nothing to finish.
 
-    An exception would not do: in the midst of an import it may come out as another one, and in a
-    callback of the interpreter it is printed and forgotten.
+    An exception is not enough: during an import it may turn into another one, and in a callback of
+    the interpreter it is printed and ignored.
     """
     os._exit(130)
 
 
 def end_at_once_on_interrupt() -> None:
-    """Let Ctrl-C end the process while the application is loaded."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else a background job, say
+    """Let Ctrl-C end the process while the application loads."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not a background job
         signal.signal(signal.SIGINT, end_at_once)
 
 
@@ -38,25 +38,25 @@ def leave() -> NoReturn:
     console = Console(stderr=True)
     console.show_cursor()
     console.print(Text("interrupted", style="red"))
-    # No ordinary exit: Python might remember the interrupt, and end by the signal instead.
+    # Not an ordinary exit: Python might remember the interrupt and end by the signal instead.
     os._exit(130)
 
 
 @contextlib.contextmanager
 def quick_to_stop() -> Iterator[threading.Event]:
-    """Let Ctrl-C end the process even where Python cannot: nothing on disk is lost by it.
+    """Let Ctrl-C end the process even where Python cannot react; nothing on disk is lost.
 
-    Python reacts to a signal between two of its own steps, but compiling, or a long piece of a run,
-    is a single one: so a thread watches. And the exception may be raised where it is swallowed.
+    Python handles a signal between two of its steps, but a compilation or a long part of a run is a
+    single step, so a thread watches. Besides, the exception may be raised where it is swallowed.
 
     Yields:
-      Whether it was pressed.
+      An event that is set once Ctrl-C was pressed.
     """
     noticed, finished = threading.Event(), threading.Event()
     before = signal.getsignal(signal.SIGINT)
     usual = before in (signal.default_int_handler, end_at_once)
     if not usual or threading.current_thread() is not threading.main_thread():
-        yield noticed  # ignored, as in a background job, or handled by someone else
+        yield noticed  # SIGINT is ignored, as in a background job, or has another handler
         return
     reader, writer = socket.socketpair()
     writer.setblocking(False)
@@ -69,7 +69,7 @@ def quick_to_stop() -> Iterator[threading.Event]:
         with reader:
             while (signals := reader.recv(1)) and signals[0] != signal.SIGINT:
                 pass
-            ours = signal.getsignal(signal.SIGINT) is notice  # else a command stops in its own way
+            ours = signal.getsignal(signal.SIGINT) is notice  # otherwise a command handles it
             if signals and ours and not (noticed.wait(2) and finished.wait(10)):
                 leave()
 
@@ -97,7 +97,7 @@ def finish_first(console: "Console") -> Iterator[Callable[[], bool]]:
     """Let Ctrl-C finish the current chunk; a second one ends the process at once.
 
     Yields:
-      Whether Ctrl-C was pressed.
+      A function that says whether Ctrl-C was pressed.
     """
     asked = False
 
@@ -105,7 +105,7 @@ def finish_first(console: "Console") -> Iterator[Callable[[], bool]]:
         nonlocal asked
         if asked:
             console.show_cursor()
-            os._exit(130)  # nothing is lost: files are there whole or not at all
+            os._exit(130)  # nothing is lost: files are complete or missing
         asked = True
         console.print("stopping after this chunk; Ctrl-C again to stop at once")
 
@@ -113,7 +113,7 @@ def finish_first(console: "Console") -> Iterator[Callable[[], bool]]:
         yield lambda: False
         return
     before = signal.signal(signal.SIGINT, handle)
-    woken = signal.set_wakeup_fd(-1)  # or `quick_to_stop` would end the process
+    woken = signal.set_wakeup_fd(-1)  # otherwise `quick_to_stop` would end the process
     try:
         yield lambda: asked
     finally:

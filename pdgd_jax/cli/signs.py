@@ -1,4 +1,4 @@
-"""Terminals that cannot show every sign: what to write instead."""
+"""Replacements for characters that a terminal cannot show."""
 
 import codecs
 import io
@@ -9,18 +9,18 @@ from rich.console import Console
 
 __all__ = ["only_ascii", "write_what_can_be_written"]
 
-# What Unicode's own decomposition has no ASCII for.
+# Characters for which Unicode's decomposition has no ASCII.
 _INSTEAD = {"±": "+-", "∞": "inf", "·": ".", "≤": "<=", "≥": ">="}
 _INSTEAD |= {"┤": "+", "│": "|", "└": "+", "─": "-", "—": "-"}
 
 
 def only_ascii(console: Console) -> bool:
-    """Whether the terminal shows no more than ASCII for certain."""
+    """Whether only ASCII is safe on this terminal."""
     return not console.encoding.lower().startswith("utf")
 
 
 def write_what_can_be_written() -> None:
-    """Let no sign end a run: what the output's encoding lacks is written in ASCII."""
+    """Write characters that the output encoding lacks in ASCII, instead of failing."""
     codecs.register_error("pdgd_jax.ascii", _in_ascii)
     for stream in (sys.stdout, sys.stderr):
         encoding = (getattr(stream, "encoding", None) or "utf-8").lower()

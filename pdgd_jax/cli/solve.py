@@ -22,9 +22,9 @@ def solve(
     ] = 100_000,
     as_json: AsJson = False,
 ) -> None:
-    """Solve an instance offline: its optimum, its margin, and what the theory asks for.
+    """Solve an instance offline: its optimum, its margin, and the condition of the theory.
 
-    Options of the instance are given as they are named there: --sizes 1,4,4,1 --seed 3.
+    Options of the instance are options of the command: --sizes 1,4,4,1 --seed 3.
     """
     num_episodes = whole("--episodes", episodes)
     name, _, cmdp = instance_of(context, name, num_episodes)

@@ -17,7 +17,7 @@ __all__ = ["COMMAND"]
 
 
 def status(folder: SweepFolder, as_json: AsJson = False) -> None:
-    """Show how far a sweep is, from its files alone: also while it runs."""
+    """Show how far a sweep is, from its files, even while it runs."""
     found = sweep_status(folder)
     print_json(found.as_dict()) if as_json else _print_status(Console(), folder, found)
 
@@ -46,12 +46,12 @@ def _print_status(console: Console, folder: Path, found: SweepStatus) -> None:
 
 
 def _doing(found: SweepStatus) -> Iterator[str]:
-    """What the processes of a running sweep do, a sentence each."""
+    """What the processes of a running sweep are doing, one sentence each."""
     for process in found.processes:
         words = " ".join(filter(None, (process.state, process.group)))
         words += f" for {duration_in_words(process.seconds)}"
         if process.state == "playing":
-            # A process speaks whenever it has saved: since then it plays the next chunk.
+            # A process reports after every save, and has been playing the next chunk since.
             saved = found.seconds_since_saved
             words = f"playing {process.group}, " + (
                 f"nothing is saved yet, after {duration_in_words(process.seconds)}"

@@ -1,4 +1,4 @@
-"""How a run ended, in words and pictures."""
+"""The summary of a run, in words and pictures."""
 
 import contextlib
 import os
@@ -39,14 +39,14 @@ def print_summary(
     all_: bool,
     statistic: Statistic = "median",
 ) -> None:
-    """Print the summary, the picture, and what a reader must not miss.
+    """Print the summary, the picture, and warnings.
 
     Args:
-      console: where to.
-      facts: of `summarise`.
-      results: which they are of.
+      console: the console.
+      facts: the facts of `summarise`.
+      results: the results behind the facts.
       all_: whether to list every guarantee.
-      statistic: how seeds are put together.
+      statistic: the statistic over seeds.
     """
     (cell,) = cells_of(as_dataset(results))
     _print_ends(console, facts, cell, statistic)
@@ -68,9 +68,9 @@ def print_summary(
 
 
 def _print_ends(console: Console, facts: dict[str, Any], cell: Cell, statistic: Statistic) -> None:
-    """Where the runs ended: every quantity of the table that has a row."""
+    """Print the final values: every quantity of the table that has a row."""
     episodes = facts["episodes"]
-    layers = cell.data.sizes.get("layer", 1)  # what an episode may be worth
+    layers = cell.data.sizes.get("layer", 1)  # the most that an episode can earn
     spread = f"{statistic} ({spread_in_words(statistic)})" if facts["seeds"] > 1 else "value"
     table = plain_table("after the last episode", f">{spread}", ">per episode")
 
@@ -80,7 +80,7 @@ def _print_ends(console: Console, facts: dict[str, Any], cell: Cell, statistic: 
         table.add_row(label, estimate.words(scale, statistic), words)
 
     for quantity in QUANTITIES.values():
-        if quantity.name == "opt":  # an average, and no sum
+        if quantity.name == "opt":  # an average, not a sum
             _add_optimum(table.add_row, facts, add)
         row = quantity.row
         if row is None or quantity.key not in facts or not row.when(facts):
@@ -99,7 +99,7 @@ def _print_ends(console: Console, facts: dict[str, Any], cell: Cell, statistic: 
 def _add_optimum(
     add_row: Callable[..., None], facts: dict[str, Any], add: Callable[..., None]
 ) -> None:
-    """The optimum, and both in the units of the environment if rewards were rescaled."""
+    """Add the optimum and, if rewards were rescaled, both in the units of the environment."""
     total = facts["episodes"] * facts["opt"]
     add_row("OPT", number_in_words(total), number_in_words(facts["opt"]))
     if own := facts.get("environment"):
@@ -156,11 +156,11 @@ def _print_projections(console: Console, facts: dict[str, Any]) -> None:
 
 
 def check_out(path: Path, force: bool = False) -> None:
-    """Refuse, before anything runs, a place where the results could not be saved.
+    """Raise, before anything runs, if the results cannot be saved there.
 
     Args:
       path: the folder.
-      force: whether it may replace the results of another run or sweep.
+      force: whether to replace the results of another run or sweep.
     """
     if path.suffix == ".npz":
         raise ValueError(
@@ -175,9 +175,9 @@ def check_out(path: Path, force: bool = False) -> None:
 
 @contextlib.contextmanager
 def saving(out: Path | None) -> Iterator[Path | None]:
-    """A folder beside `out` to save to; it takes its place at the end, if all went well.
+    """A temporary folder beside `out`, which replaces it at the end if all went well.
 
-    What stood there before stays until then, and nothing is left if something fails.
+    The old folder stays until then. After a failure nothing else is left.
     """
     if out is None:
         yield None

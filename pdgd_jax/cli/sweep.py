@@ -46,8 +46,8 @@ def sweep(
     streams: Annotated[
         str | None,
         typer.Option(
-            help='Random streams: "paired", seed i the same in every cell, or "independent"; '
-            "instead of what CONFIG says."
+            help='Random streams: "paired" (seed i is the same in every cell) or "independent"; '
+            "overrides CONFIG."
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.")] = False,
@@ -56,25 +56,25 @@ def sweep(
         int | None, typer.Option(min=1, help="How many lanes a device plays at once.")
     ] = None,
     save_every: Annotated[
-        int | None, typer.Option(min=1, help="Save a block after at most so many episodes.")
+        int | None, typer.Option(min=1, help="The most episodes between two saves of a block.")
     ] = None,
     coordinator: Annotated[
-        str | None, typer.Option(help="host:port of process 0, if there are several.")
+        str | None, typer.Option(help="host:port of process 0, for several processes.")
     ] = None,
-    num_processes: Annotated[int | None, typer.Option(min=1, help="How many there are.")] = None,
-    process_id: Annotated[int | None, typer.Option(min=0, help="Which one this is.")] = None,
+    num_processes: Annotated[int | None, typer.Option(min=1, help="How many processes.")] = None,
+    process_id: Annotated[int | None, typer.Option(min=0, help="This process, from 0.")] = None,
     distributed: Annotated[
         bool,
         typer.Option(
-            "--distributed", help="Ask the cluster (SLURM, MPI, Kubernetes, TPU) for these three."
+            "--distributed", help="Get these three from the cluster (SLURM, MPI, Kubernetes, TPU)."
         ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Cross instances, learners, settings and seeds, and play them on every core.
+    """Play every combination of instances, learners, settings and seeds, on every core.
 
-    Everything is saved as it goes. Ctrl-C stops after the current chunk; whatever ended a sweep,
-    the same command goes on where it was, to the same bits. Ctrl-C twice stops at once.
+    Results are saved during the sweep. Ctrl-C stops after the current chunk, Ctrl-C twice at once.
+    However a sweep ended, the same command resumes it, with the same bits.
     """
     asked = read_configuration(configuration)
     if streams is not None:
@@ -122,7 +122,7 @@ def _joined(
     process_id: int | None,
     say: Callable[[str], None],
 ) -> Cluster:
-    """`join`, whose errors then speak of options."""
+    """`join` with errors that name options of the command line."""
     try:
         return join(coordinator, num_processes, process_id, say)
     except ValueError as error:
@@ -135,7 +135,7 @@ def _joined(
 def _played(
     console: Console, asked: Configuration, *, out: Path, devices: int | None, **settings: Any
 ) -> tuple["xarray.Dataset", Plan]:
-    """Play a sweep while its progress is shown; Ctrl-C finishes the chunk, and ends with 130."""
+    """Play a sweep and show its progress; Ctrl-C finishes the chunk and ends with 130."""
     from pdgd_jax.sweeps import Interrupted, sweep
 
     plans: list[Plan] = []
@@ -169,7 +169,7 @@ _CELL = ("instance", "learner", "rates", "delta", "confidence_scale", "horizon")
 
 
 def _facts(data: "xarray.Dataset", plan: Plan, out: Path, seconds: float) -> dict[str, Any]:
-    """The end of every cell that was played; None stands for a setting that its learner ignores."""
+    """The final values of every cell; None for a setting that its learner ignores."""
     names = [[_plain(value) for value in data[name].values] for name in _CELL]
     last = data.isel(checkpoint=-1).transpose(*_CELL, "seed", ...)
     unconverged, rows = last.unconverged.sum("seed").values, []

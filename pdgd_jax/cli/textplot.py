@@ -24,12 +24,12 @@ def curve(
     """Draw a curve, with its axes.
 
     Args:
-      x: increasing.
-      y: as many; what is not finite is left out.
-      width: of the drawing, in characters.
-      height: likewise.
-      label: what to write above.
-      only_ascii: for a terminal without Braille.
+      x: increasing values.
+      y: as many values; those that are not finite are left out.
+      width: the width of the drawing in characters.
+      height: the height of the drawing in characters.
+      label: a heading.
+      only_ascii: whether to avoid Braille characters.
 
     Returns:
       Lines of text.
@@ -57,7 +57,7 @@ def curve(
     for column, dot in enumerate(dots):
         before = dots[column - 1] if column else dot
         bottom, top = sorted((int(before), int(dot)))
-        # A steep piece is drawn as a line, without the dot that the last column has drawn already.
+        # A steep part is drawn as a line, without the dot that the previous column drew already.
         canvas[bottom + (before < dot) : top + 1 - (before > dot), column] = True
         canvas[dot, column] = True
     cells = canvas[::-1].reshape(height, 4, width, 2)
@@ -80,7 +80,7 @@ def curve(
 
 
 def _letter(rows: Any) -> str:
-    """What is like the dots of a character, given in which of its four rows there are any."""
+    """An ASCII character that resembles dots in these of its four rows."""
     found = np.flatnonzero(rows)
     if len(found) == 0:
         return " "

@@ -1,4 +1,4 @@
-"""Code of the user's: which lines of a traceback are theirs."""
+"""Finds the lines of a traceback that belong to the user's code."""
 
 import contextlib
 import sys
@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 __all__ = ["importing", "place_of", "users_traceback"]
 
-_MODULES: set[str] = set()  # top-level names of modules that are the user's
+_MODULES: set[str] = set()  # top-level names of the user's modules
 
 
 @contextlib.contextmanager
 def importing(module: str) -> Iterator[None]:
-    """Remember as the user's what is imported inside, but for what is installed."""
+    """Record modules imported in this block as the user's, unless they are installed packages."""
     before = set(sys.modules)
     _MODULES.add(module.partition(".")[0])
     try:
@@ -27,7 +27,7 @@ def importing(module: str) -> Iterator[None]:
 
 
 def users_traceback(error: BaseException) -> str:
-    """The lines of the user's that led to an error, as Python shows them; empty if none did."""
+    """The user's lines that led to an error, as Python shows them; empty if there are none."""
     lines: list[str] = []
     for one in _chain(error):
         frames = _frames(one)
@@ -39,7 +39,7 @@ def users_traceback(error: BaseException) -> str:
 
 
 def place_of(error: BaseException) -> str:
-    """` (my_module.py, line 3)`: the last line of the user's that led to an error, or nothing."""
+    """` (my_module.py, line 3)`, the user's last line that led to an error, or nothing."""
     for one in _chain(error):
         if _is_syntax(one) and isinstance(one, SyntaxError):
             return f" ({one.filename}, line {one.lineno})"
@@ -49,7 +49,7 @@ def place_of(error: BaseException) -> str:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error, and those that it came from: the first one first."""
+    """The error and its causes, the first one first."""
     seen: list[BaseException] = []
     one: BaseException | None = error
     while one is not None and one not in seen:
@@ -69,7 +69,7 @@ def _frames(error: BaseException) -> list[traceback.FrameSummary]:
 
 
 def _is_syntax(error: BaseException) -> bool:
-    """Whether a module of the user's is no Python: no line of it has been run."""
+    """Whether a user's module has a syntax error, so that no line of it ran."""
     return bool(_MODULES) and isinstance(error, SyntaxError) and error.filename is not None
 
 

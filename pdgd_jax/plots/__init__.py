@@ -1,12 +1,12 @@
 """Figures, ready for a column of a two-column paper. Needs Matplotlib: `pdgd_jax[plots]`.
 
-Each function draws one figure and returns its Axes. Results come as a Dataset (of `sweep`,
-`open_results` or `dataset_of`) or as an `Evaluation`, where that holds the numbers. Without `ax` a
-new pyplot figure is made in the style below, and a notebook shows it; with `ax` the caller's style
-is kept. Lines are medians over seeds, bands lie between the `quantiles`, and legends name what
-differs between curves and nothing else. A learner has the same colour in every figure. A `Look`
-chooses the width and the legend, `facets` draws a figure for each instance, and `save` writes a
-file with embedded fonts.
+Each function draws one figure and returns its Axes. Results are a Dataset (of `sweep`,
+`open_results` or `dataset_of`) or an `Evaluation`, if that holds the numbers. Without `ax`, a
+function makes a new pyplot figure in the style below, and a notebook shows it. With `ax`, it keeps
+the caller's style. Lines are medians over seeds, bands lie between the `quantiles`, and legends
+name only what differs between curves. A learner has the same colour in every figure. A `Look` sets
+the width and the legend, `facets` draws a figure for each instance, and `save` writes a file with
+embedded fonts.
 
 Example:
   >>> from pdgd_jax import plots

@@ -1,4 +1,4 @@
-"""The paper's bounds, marked where they hold."""
+"""Marks the paper's bounds in a figure."""
 
 import math
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ __all__ = ["DrawnCurve", "draw_bounds", "end_of"]
 
 
 class DrawnCurve(NamedTuple):
-    """A curve of a figure: whose it is, its values, its name, and how it is drawn."""
+    """A curve of a figure: its cell, its values, its name and its style."""
 
     cell: Cell
     values: "xarray.DataArray"  # [seed, checkpoint]
@@ -26,7 +26,7 @@ class DrawnCurve(NamedTuple):
 
 
 def end_of(band: Band) -> float:
-    """The last value that there is."""
+    """The last value that is not missing."""
     known = band.centre[np.isfinite(band.centre)]
     return float(known[-1]) if len(known) else math.nan
 
@@ -34,7 +34,7 @@ def end_of(band: Band) -> float:
 def draw_bounds(
     axes: "Axes", curves: list[DrawnCurve], about: Subject, bands: list[Band] | None
 ) -> None:
-    """Marks at T: the paper bounds what a whole run does, not each of its episodes."""
+    """Mark bounds at T, since the paper bounds a whole run, not each of its episodes."""
     found = [
         (curve, name, value, vacuous)
         for curve in curves
@@ -63,7 +63,7 @@ def draw_bounds(
 
 
 def _bounds_of(cell: Cell, about: Subject) -> Iterator[tuple[str, float, bool]]:
-    """The bounds that apply: name, median over the seeds, whether no run could have broken it."""
+    """The bounds that apply: name, median over seeds, and whether the bound is vacuous."""
     if "certificate_bound" not in cell.data:
         return
     if "about" not in cell.data:
@@ -79,12 +79,12 @@ def _bounds_of(cell: Cell, about: Subject) -> Iterator[tuple[str, float, bool]]:
 
 
 def _squeeze_above(axes: "Axes", largest: float, highest: float) -> None:
-    """Curves keep their shape below, and bounds far above them stay in the picture."""
+    """Make the axis logarithmic above the curves, so that distant bounds stay visible."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     digit = 10.0 ** math.floor(math.log10(largest))
     linear = next(n * digit for n in (1, 2, 5, 10) if n * digit >= largest)
-    first = math.floor(math.log10(3 * linear)) + 1  # room between the ticks
+    first = math.floor(math.log10(3 * linear)) + 1  # leaves space between the ticks
     decades = range(first, math.ceil(math.log10(highest)) + 1)
     axes.set_yscale("symlog", linthresh=linear, linscale=1.5 * max(len(decades), 1))
     low = -linear if axes.get_ylim()[0] < -0.1 * linear else 0.0

@@ -40,10 +40,11 @@ _WORST_FIRST = (Status.FAILS, Status.HOLDS, Status.VACUOUS)
 
 
 def certificates(source: Results, *, look: Look = COLUMN, ax: "Axes | None" = None) -> "Axes":
-    """How much of each guarantee was used: measured / bound, of the worst seed.
+    """How much of each guarantee was used: measured / bound, for the worst seed.
 
-    Filled marks hold, crosses fail, hollow ones are vacuous: no run could have broken that bound.
-    Arrows at the left edge were not positive. Below is named what applies to no run.
+    Filled marks hold and crosses fail. Hollow marks are vacuous: no run could have exceeded the
+    bound. Arrows at the left edge are not positive. The label below lists guarantees that apply to
+    no run.
 
     Args:
       source: the results.
@@ -70,7 +71,7 @@ def certificates(source: Results, *, look: Look = COLUMN, ax: "Axes | None" = No
     height = 0.75 + min(0.16 + 0.04 * len(cells), 0.36) * len(rows)
     with canvas(ax, look, height=height + (0.15 if idle else 0)) as axes:
         axes.axvline(1, color=GREY, lw=0.8, ls="--")
-        axes.axvline(3 * edge, color=GREY, lw=0.5, ls=":")  # what is left of it has no logarithm
+        axes.axvline(3 * edge, color=GREY, lw=0.5, ls=":")  # values left of it have no logarithm
         styles = styles_of(dataset, cells)
         for one in found:
             shift = 0.5 * (one.cell - (len(cells) - 1) / 2) / max(len(cells) - 1, 1)
@@ -88,7 +89,7 @@ def certificates(source: Results, *, look: Look = COLUMN, ax: "Axes | None" = No
 
 
 class _Share(NamedTuple):
-    """How much of a bound the runs of a cell used at worst, and what that says."""
+    """The largest share of a bound that the runs of a cell used, and the verdict."""
 
     row: int
     cell: int
@@ -127,7 +128,7 @@ def _draw_share(
 
 
 def _tick_decades(axes: "Axes", edge: float, top: float) -> None:
-    """Powers of ten, and at the edge what has none."""
+    """Put ticks at powers of ten, and one at the edge for values without a logarithm."""
     from matplotlib.ticker import NullLocator
 
     first, last = math.floor(math.log10(edge)) + 1, math.floor(math.log10(top))
@@ -147,7 +148,7 @@ def _below(seeds: int, idle: list[str], look: Look) -> str:
 
 
 def _keys(cells: list[Cell], styles: list[Style], found: list[_Share]) -> list[Any]:
-    """The legend: who, and what a mark says that is not just filled."""
+    """The legend: the learners, and the meaning of marks that are not filled."""
     from matplotlib.lines import Line2D
 
     def key(label: str, marker: str, colour: str, face: str) -> Any:

@@ -46,11 +46,11 @@ def curve(
     look: Look = COLUMN,
     ax: "Axes | None" = None,
 ) -> "Axes":
-    """Any quantity of the table `results.QUANTITIES` that says how it is drawn.
+    """Any quantity of the table `results.QUANTITIES` that has a curve.
 
     Args:
       source: the results.
-      name: of the quantity.
+      name: the name of the quantity.
       guides: as in `regret`.
       log: as in `regret`.
       quantiles: between which the band lies.
@@ -78,12 +78,12 @@ def regret(
 
     Args:
       source: the results.
-      alpha: draw the $\alpha$-regret, which is what adversarial constraints allow to bound.
-      bounds: mark the paper's bounds that apply, at $T$, where they hold; the axis becomes
-        logarithmic above the curves if bounds are far away.
-      guides: draw $\sqrt t$ and $t^{3/4}$ through the end of the highest curve of a learner; a
-        fixed policy, such as `uniform`, learns at no rate.
-      log: logarithmic axes; if values are not positive, the vertical one is linear around 0.
+      alpha: draw the $\alpha$-regret, which is what can be bounded for adversarial constraints.
+      bounds: mark the paper's bounds that apply, at $T$; the axis becomes logarithmic above the
+        curves if bounds are far away.
+      guides: draw $\sqrt t$ and $t^{3/4}$ through the end of the highest curve of a learner. Fixed
+        policies, such as `uniform`, do not count.
+      log: logarithmic axes; if some values are not positive, the vertical axis is linear around 0.
       quantiles: between which the band lies.
       look: width, legend, title.
       ax: where to draw; a new figure by default.
@@ -106,7 +106,7 @@ def violation(
     look: Look = COLUMN,
     ax: "Axes | None" = None,
 ) -> "Axes":
-    r"""Cumulative violation $V_t$ of the worst constraint: good episodes pay for bad ones.
+    r"""Cumulative violation $V_t$ of the worst constraint; good episodes make up for bad ones.
 
     Args:
       source: the results.
@@ -133,10 +133,10 @@ def positive_violation(
     look: Look = COLUMN,
     ax: "Axes | None" = None,
 ) -> "Axes":
-    r"""Cumulative positive part of the violation, of the worst constraint: nothing makes up for it.
+    r"""Cumulative positive part of the violation of the worst constraint.
 
-    Of which constraints, the drawn ones or their means, the results say: their `long_name` is the
-    label of the axis.
+    Good episodes do not make up for bad ones. The label of the axis is the `long_name` in the
+    results, which says whether it is about the constraints of each episode or their means.
 
     Args:
       source: the results.
@@ -163,7 +163,7 @@ def multipliers(
 ) -> "Axes":
     r"""The multipliers $\lambda_t$ against episodes, one curve for each constraint.
 
-    Of a learner that has none, whose multipliers are 0 throughout, the legend says so.
+    The legend names learners without multipliers, whose values are always 0.
 
     Args:
       source: the results.
@@ -186,10 +186,10 @@ def reward(
     look: Look = COLUMN,
     ax: "Axes | None" = None,
 ) -> "Axes":
-    r"""The average reward of the episodes so far, and (thin) the optimum of the same episodes.
+    r"""The average reward of the episodes so far, and their optimum as a thin line.
 
-    Against an adversary that optimum is another one after every episode, and may go up and down:
-    the legend then calls it OPT of the episodes so far.
+    Against an adversary the optimum changes with every episode, and may go up and down. The legend
+    then calls it OPT of the episodes so far.
 
     Args:
       source: the results.
@@ -220,7 +220,7 @@ def radius(
     look: Look = COLUMN,
     ax: "Axes | None" = None,
 ) -> "Axes":
-    r"""How well the transitions are known: the mean confidence radius, 2 where nothing is.
+    r"""The mean confidence radius, which is 2 if nothing is known about the transitions.
 
     Args:
       source: the results.
@@ -247,8 +247,8 @@ def solver(
 ) -> NDArray:
     """The projections: iterations per episode, and the largest residual so far.
 
-    A projection that did not converge is announced in red: the numbers are then not those of the
-    algorithm.
+    A red warning appears if a projection did not converge, since the numbers are then not those of
+    the algorithm.
 
     Args:
       source: the results.

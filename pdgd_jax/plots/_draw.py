@@ -1,4 +1,4 @@
-"""A figure by its name: what it can show, its panels, and which run where only one can be drawn."""
+"""Draws a figure by its name: checks its options, divides it into panels, chooses a run."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ class Drawn(NamedTuple):
 
     Attributes:
       axes: Matplotlib's Axes, one or several.
-      what: it shows, in words.
+      what: a description of what it shows.
     """
 
     axes: Any
@@ -29,14 +29,14 @@ class Drawn(NamedTuple):
 
 
 def check_figure(figure: str, options: Iterable[str] = ()) -> None:
-    """Refuse a figure that does not exist, or an option that it does not have.
+    """Raise if a figure does not exist or does not have an option.
 
     Args:
       figure: its name in `FIGURES`.
-      options: of `bounds`, `guides` and `log` those that are wanted.
+      options: the requested options among `bounds`, `guides` and `log`.
 
     Raises:
-      ValueError: in one sentence.
+      ValueError: if there is no such figure or option.
     """
     known = FIGURES.get(figure).options
     for name in options:
@@ -54,15 +54,15 @@ def draw_figure(
 ) -> Drawn:
     """Draw a figure of a sweep by its name, as `pdgd plot` does.
 
-    Of several horizons the longest is drawn, but for the figures that are about all of them; where
-    only one run can be drawn it is the first.
+    Of several horizons it draws the longest, except for figures about all horizons. If only one run
+    can be drawn, it is the first.
 
     Args:
       figure: its name in `FIGURES`.
       dataset: the results of a sweep.
       look: width and legend.
-      facet: the setting by which it is divided into panels, or "none"; the instance by default.
-      options: of the figure.
+      facet: the setting that divides it into panels, or "none"; the instance by default.
+      options: options of the figure.
 
     Raises:
       ValueError: if there is no such figure, option or setting.
@@ -73,7 +73,7 @@ def draw_figure(
     if not draw.all_horizons:
         dataset = dataset.isel(horizon=[dataset["horizon"].to_numpy().argmax()])
     if draw.of_an_instance:
-        _panels(figure, dataset, facet)  # refuses a facet
+        _panels(figure, dataset, facet)  # raises if a facet is given
         dims = dataset["rho"].dims
         one = dataset.isel(dict.fromkeys(dims, 0))
         axes = draw(_instance(dataset, one), one["policy"].to_numpy(), look=look)
@@ -89,7 +89,7 @@ def draw_figure(
 
 
 def _panels(figure: str, dataset: "xarray.Dataset", facet: str | None) -> str:
-    """By what a figure is divided into panels; empty if it is not."""
+    """The setting that divides a figure into panels; empty for none."""
     if facet == "none":
         return ""
     if facet is None:
@@ -105,7 +105,7 @@ def _panels(figure: str, dataset: "xarray.Dataset", facet: str | None) -> str:
 
 
 def _instance(dataset: "xarray.Dataset", one: "xarray.Dataset") -> "CMDP":
-    """The instance that a run was played on, made again; the first one if there are several."""
+    """Rebuild the instance of a run; the first one if there are several."""
     from pdgd_jax.sweeps import Configuration
 
     configuration = Configuration.from_dict(json.loads(dataset.attrs["configuration"]))

@@ -1,4 +1,4 @@
-"""What figures against episodes are made of."""
+"""The parts of figures against episodes."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +50,7 @@ def against_episodes(
     guides: bool = False,
     log: bool = False,
 ) -> "Axes":
-    """The curves of a quantity; `bounds` says which guarantees to mark."""
+    """Draw the curves of a quantity; `bounds` says which guarantees to mark."""
     dataset = as_dataset(source)
     quantity = quantity_of(name, dataset)
     cells = cells_of(dataset)
@@ -72,9 +72,9 @@ def against_episodes(
 
 
 def curves_of(dataset: "xarray.Dataset", quantity: Quantity, cells: list[Cell]) -> list[DrawnCurve]:
-    """One for each cell, or for each of its constraints; every one drawn in its own way."""
+    """One curve for each cell, or for each of its constraints, all in different styles."""
     found: list[tuple[Cell, xarray.DataArray, str | None]] = []
-    for cell in cells_of(dataset):  # those that are not drawn keep their styles
+    for cell in cells_of(dataset):  # cells that are not drawn keep their styles
         values = quantity.of(cell.data)
         if "constraint" not in values.dims:
             found.append((cell, values, plain(cell.label)))
@@ -98,12 +98,12 @@ def curves_of(dataset: "xarray.Dataset", quantity: Quantity, cells: list[Cell]) 
 
 
 def _numbered(symbol: str, number: int) -> str:
-    """A constraint in the legend."""
+    """The name of a constraint in the legend."""
     return rf"${symbol}_{{{number}}}$" if symbol else f"constraint {number}"
 
 
 def draw_curve(axes: "Axes", curve: DrawnCurve, quantiles: tuple[float, float]) -> Band:
-    """Median and band."""
+    """Draw a median and its band."""
     band = band_of(curve.values, curve.cell.data["episode"], quantiles)
     colour, dash = COLOURS[curve.style.colour], DASHES[curve.style.dash]
     if curve.values.sizes["seed"] > 1:
@@ -113,7 +113,7 @@ def draw_curve(axes: "Axes", curve: DrawnCurve, quantiles: tuple[float, float]) 
 
 
 def _draw_guides(axes: "Axes", curves: list[DrawnCurve], bands: list[Band]) -> None:
-    """Through the end of the highest curve of a learner; what falls needs no guide."""
+    """Draw guides through the end of the highest curve of a learner, if it rises."""
     rising = [
         band
         for curve, band in zip(curves, bands, strict=True)
@@ -126,7 +126,7 @@ def _draw_guides(axes: "Axes", curves: list[DrawnCurve], bands: list[Band]) -> N
 
 
 def _name_missing(axes: "Axes", cells: list[Cell], curves: list[DrawnCurve]) -> None:
-    """Who has nothing to draw is named, once for all instances."""
+    """Name learners without a curve in the legend, once for all instances."""
     drawn = {curve.cell.label for curve in curves}
     missing = [cell for cell in cells if cell.label not in drawn]
     everywhere = {cell.label_without("instance") for cell in cells if cell.label in drawn}
@@ -139,7 +139,7 @@ def _name_missing(axes: "Axes", cells: list[Cell], curves: list[DrawnCurve]) -> 
 
 
 def draw_optima(axes: "Axes", cells: list[Cell], quantiles: tuple[float, float]) -> None:
-    """The optimum of each instance, once; named by whatever tells it from the others."""
+    """Draw the optimum of each instance once, named by what distinguishes it from the others."""
     groups: dict[bytes, list[Cell]] = {}
     bands: dict[bytes, Band] = {}
     for cell in cells:  # learners on the same instance share the optimum

@@ -1,4 +1,4 @@
-"""All figures by name, and what they are of."""
+"""All figures by name, and what they show."""
 
 import dataclasses
 import inspect
@@ -22,8 +22,8 @@ class Figure:
 
     Attributes:
       draw: the function of `plots`.
-      of_an_instance: whether it draws an instance and a policy, and not results.
-      all_horizons: whether it is about all horizons, and not about the longest.
+      of_an_instance: whether it draws an instance and a policy instead of results.
+      all_horizons: whether it is about all horizons instead of the longest.
       in_panels: whether it has a single axis, so that `facets` can draw it for each instance.
     """
 
@@ -43,7 +43,7 @@ class Figure:
 
 
 def _of_quantities() -> dict[str, Figure]:
-    """One for each quantity of the table that has a curve."""
+    """One figure for each quantity with a curve."""
     found: dict[str, Figure] = {}
     for name, quantity in QUANTITIES.items():
         if quantity.curve is not None:
@@ -52,7 +52,7 @@ def _of_quantities() -> dict[str, Figure]:
     return found
 
 
-# Those below, and one for each quantity that is drawn by none of them.
+# The figures below, and one for each quantity that none of them draws.
 FIGURES = Registry[Figure]("figure", listing="there are {names}.", more=_of_quantities)
 FIGURES.add("regret", Figure(_curves.regret, in_panels=True))
 FIGURES.add("violation", Figure(_curves.violation, in_panels=True))

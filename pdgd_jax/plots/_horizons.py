@@ -1,4 +1,4 @@
-"""What runs end with, against their horizon."""
+"""The final values of runs against their horizon."""
 
 import math
 from collections.abc import Sequence
@@ -50,15 +50,15 @@ def horizons(
     look: Look = COLUMN,
     ax: "Axes | None" = None,
 ) -> "Axes":
-    r"""Where runs of growing horizons ended, in logarithms, with the fitted slopes.
+    r"""The final values of runs with growing horizons, on logarithmic axes with fitted slopes.
 
-    A slope of 1/2 means $\sqrt T$. Medians that are not positive have no logarithm: they are left
-    out of the picture and of the fit, and the legend counts them.
+    A slope of 1/2 means $\sqrt T$. Medians that are not positive have no logarithm: the figure and
+    the fit leave them out, and the legend counts them.
 
     Args:
       source: results with a dimension `horizon`.
-      quantities: what to draw, of "regret", "alpha_regret", "violation", "positive_violation".
-      guides: draw lines of slope 1/2 and 3/4, through the highest end of a learner.
+      quantities: what to draw: "regret", "alpha_regret", "violation", "positive_violation".
+      guides: draw lines of slope 1/2 and 3/4 through the highest end of a learner.
       quantiles: between which the error bars lie.
       look: width, legend, title.
       ax: where to draw; a new figure by default.
@@ -77,8 +77,8 @@ def horizons(
     refuse_crowd(len(groups) * len(chosen))
     owners = [cells[0] for cells in groups.values() for _ in chosen]
     styles = iter(styles_of(dataset, owners))
-    seen: list[NDArray] = []  # median, low, high of what is drawn
-    highest = 0.0  # end of a learner
+    seen: list[NDArray] = []  # median, low and high of each curve
+    highest = 0.0  # the highest end of a learner
     with canvas(ax, look) as axes:
         for group, cells in groups.items():
             cells = sorted(cells, key=lambda cell: cell.values["horizon"])
@@ -95,7 +95,7 @@ def horizons(
         axes.set_yscale("log")
         shown = np.concatenate(seen)
         if len(shown):
-            # Bars may reach below zero: medians decide what is in the picture.
+            # Bars may reach below zero, so the limits depend on the medians.
             axes.set_ylim(shown[:, 0].min() / 2, shown[:, 2].max() * 2)
         if guides and highest > 0:
             draw_guides(axes, lengths, highest, "T")
@@ -110,7 +110,7 @@ def horizons(
 def _draw_ends(
     axes: "Axes", lengths: NDArray, ends: NDArray, style: Style, words: list[str]
 ) -> None:
-    """Medians with their bars, and the line that is fitted to them."""
+    """Draw medians with their bars, and the fitted line."""
     median, colour = ends[:, 0], COLOURS[style.colour]
     axes.errorbar(
         *_positive(lengths, ends),
@@ -139,10 +139,10 @@ def _tick_at(axes: "Axes", lengths: NDArray) -> None:
 
 
 def _positive(lengths: NDArray, ends: NDArray) -> tuple[NDArray, NDArray, NDArray]:
-    """What can be drawn in logarithms: horizons, medians, and the bars below and above."""
+    """The positive values: horizons, medians, and the bars below and above."""
     drawn = ends[:, 0] > 0
     median, low, high = ends[drawn].T
-    # A bar that reaches below zero ends far down: it leaves the picture.
+    # A bar that reaches below zero ends far outside the figure.
     low = np.where(low > 0, low, median * 1e-3)
     return lengths[drawn], median, np.array([median - low, high - median])
 

@@ -27,9 +27,9 @@ def policy(
     look: Look = COLUMN,
     ax: "Axes | None" = None,
 ) -> "Axes":
-    r"""A policy on the layered graph: each state a bar, divided by $\pi(a \mid x)$.
+    r"""A policy on the layered graph: each state is a bar, divided by $\pi(a \mid x)$.
 
-    Lines are as wide as the probability of that step; layers run from left to right.
+    The width of a line is the probability of that step; layers run from left to right.
 
     Args:
       model: the CMDP or its MDP.
@@ -126,18 +126,18 @@ def grid(
 ) -> "Axes":
     r"""A policy on a grid world: shades are expected visits, arrows $\pi(a \mid x)$.
 
-    A policy may differ from step to step; arrows are its average over the visits of an episode,
-    without actions that are played in less than a twentieth of them.
-    Cells with a positive mean cost are hatched, a star marks the largest mean reward.
+    A policy may differ from step to step. Arrows are its average over the visits of an episode,
+    without actions that are played in less than a twentieth of them. Cells with a positive mean
+    cost are hatched, and a star marks the largest mean reward.
 
     Args:
       model: a CMDP over an `UnrolledMDP`, such as `make("grid")`.
       policy: `[L, S, A]`; may be padded.
-      rows: of the grid; by default it is square.
-      columns: of the grid.
-      directions: where the actions lead, of up, right, down and left: "urdl" as in `make("grid")`,
-        "ldru" in Gymnasium's FrozenLake.
-      step: draw this step of the episode alone.
+      rows: the number of rows; by default the grid is square.
+      columns: the number of columns.
+      directions: the direction of each action, of up, right, down and left: "urdl" for
+        `make("grid")`, "ldru" for Gymnasium's FrozenLake.
+      step: draw only this step of the episode.
       look: width, legend, title.
       ax: where to draw; a new figure by default.
 
@@ -179,7 +179,7 @@ def grid(
 def _draw_arrows(
     axes: "Axes", shares: NDArray, colours: NDArray, directions: str, columns: int
 ) -> None:
-    """An arrow for each action `[cells, A]` that is played in more than a twentieth of visits."""
+    """Draw an arrow for each action that is played in more than a twentieth of the visits."""
     moves = {"u": (0, -1), "r": (1, 0), "d": (0, 1), "l": (-1, 0)}
     row, column = np.divmod(np.arange(len(shares)), columns)
     for action, direction in enumerate(directions):
@@ -207,7 +207,7 @@ def _draw_arrows(
 def _mark_cells(
     axes: "Axes", model: CMDP | LayeredMDP, mdp: UnrolledMDP, shape: tuple[int, int]
 ) -> None:
-    """Hatch what costs, put a star on what pays most; processes without a mean say neither."""
+    """Hatch cells that cost, and mark the best with a star; skip processes without a mean."""
     from matplotlib.patches import Rectangle
 
     if not isinstance(model, CMDP):
@@ -247,7 +247,7 @@ def _mdp_of(model: CMDP | LayeredMDP) -> LayeredMDP:
 
 
 def _checked_policy(mdp: LayeredMDP, policy: Any) -> NDArray:
-    """The policy inside the instance's own shape, exactly 0 outside its masks."""
+    """The policy cut to the shape of the instance, exactly 0 outside its masks."""
     L, S, A = mdp.layers.shape
     given = np.asarray(policy, float)
     if given.ndim != 3 or any(a < b for a, b in zip(given.shape, (L, S, A), strict=True)):
@@ -256,14 +256,14 @@ def _checked_policy(mdp: LayeredMDP, policy: Any) -> NDArray:
         )
     mask = np.asarray(mdp.layers.action_mask)
     chosen = np.where(mask, given[:L, :S, :A], 0)
-    # To what rounding leaves of sums that were saved in float32.
+    # The tolerance allows for sums that were saved in float32.
     check_sums("the policy", chosen, 1e-4, mask.any(-1))
     total = chosen.sum(-1, keepdims=True)
     return np.asarray(chosen / np.where(total > 0, total, 1))
 
 
 def _states(mdp: LayeredMDP) -> Iterator[tuple[int, int, float, float]]:
-    """Layer, state, and where to draw it."""
+    """Layer, state, and its position in the figure."""
     mask = np.asarray(mdp.layers.state_mask)
     for layer in range(len(mdp.layers.sizes)):
         states = np.flatnonzero(mask[layer])
@@ -272,7 +272,7 @@ def _states(mdp: LayeredMDP) -> Iterator[tuple[int, int, float, float]]:
 
 
 def _draw_steps(axes: "Axes", mdp: LayeredMDP, weights: NDArray) -> None:
-    """A line from state to state, as wide as its weight `[L, S, S]`."""
+    """Draw a line for each step, as wide as its weight `[L, S, S]`."""
     from matplotlib.collections import LineCollection
 
     places = {(layer, state): (x, y) for layer, state, x, y in _states(mdp)}
@@ -288,7 +288,7 @@ def _graph_height(mdp: LayeredMDP) -> float:
 
 
 def _dot_size(axes: "Axes", mdp: LayeredMDP) -> float:
-    """In square points: dots of the fullest layer do not touch."""
+    """The size of dots in square points, so that those of the largest layer do not touch."""
     figure: Any = axes.figure
     height = 72 * figure.get_size_inches()[1] * 0.7
     return float(min(14, 0.7 * height / max(mdp.layers.sizes)) ** 2)
@@ -308,7 +308,7 @@ def _grid_shape(mdp: UnrolledMDP, rows: int | None, columns: int | None) -> tupl
     cells = mdp.num_flat_states
     if rows is None and columns is None:
         rows = columns = math.isqrt(cells)
-        if cells - rows * columns > 1:  # Gymnasium's have one state more: the episode is over
+        if cells - rows * columns > 1:  # Gymnasium's grids have one more state, after the end
             raise ValueError(f"{cells} states are no square grid: give rows and columns.")
     rows = cells // columns if rows is None and columns else rows
     columns = cells // rows if columns is None and rows else columns

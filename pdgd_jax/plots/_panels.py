@@ -25,14 +25,14 @@ def facets(
     look: Look = COLUMN,
     **options: Any,
 ) -> NDArray:
-    """The same figure for each instance: each with its own scale, all with the same colours.
+    """The same figure for each instance, with separate scales and common colours.
 
     Args:
       draw: a function of `plots` that draws on one Axes, such as `plots.regret`.
       source: the results.
-      by: the dimension whose values make the panels.
+      by: the dimension with one panel per value.
       look: width, legend, title.
-      **options: of `draw`.
+      **options: options of `draw`.
 
     Returns:
       The Axes, one for each value.
@@ -77,7 +77,7 @@ def facets(
 
 
 def _share_labels(figure: Any, axes: NDArray, rows: int) -> None:
-    """The labels, which are those of every panel, once for all."""
+    """Show the labels, which all panels share, only once."""
     upright = axes[0].get_ylabel().replace("\n", " ")
     figure.supxlabel(axes[0].get_xlabel(), fontsize=8)
     figure.supylabel(textwrap.fill(upright, 22 * rows), fontsize=8)

@@ -1,4 +1,4 @@
-"""How figures look: the size, the colours, the legend, the file."""
+"""The style of figures: size, colours, legend and file."""
 
 import math
 import re
@@ -64,29 +64,29 @@ STYLE: Mapping[str, Any] = {
     "hatch.linewidth": 0.5,
 }
 
-# The colours of Okabe and Ito, which colour-blind people can tell apart; without their yellow,
-# which a line on white paper loses. Line styles tell the same, for who prints in black.
+# The colours of Okabe and Ito, which colour-blind people can distinguish, without their yellow,
+# which is invisible on white paper. Line styles carry the same information in black and white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES = ("-", "--", "-.", ":")
 MARKERS = ("o", "s", "^", "D")
 _MOST_CURVES = len(COLOURS) * len(DASHES)
-_LETTERS = 28  # of an axis label, in a figure as high as ours
+_LETTERS = 28  # that fit an axis label in a figure of our height
 GREY = "#777777"
 WARNING = "#D55E00"
 _MATHEMATICS = re.compile(r"(?<!\\)\$.*?(?<!\\)\$")
-# The rates of the paper, for guides: power, in words, dashes.
+# The growth rates of the paper, for guides: power, text, dashes.
 _GUIDES = ((0.5, "1/2", (0, (5, 2))), (0.75, "3/4", (0, (1, 1.5))))
 
 
 class Look(NamedTuple):
-    """How a figure of ours is laid out.
+    """The layout of a figure.
 
     Attributes:
-      width: of the figure, in inches: `COLUMN_WIDTH` or `PAGE_WIDTH`.
-      legend: "auto" is inside if it is short and above if it is not; or where it is to be, "none"
-        for no legend.
-      title: above the figure.
-      labels: other words for the names in the legend, such as `{"pdgd-ops": "ours"}`.
+      width: the width in inches: `COLUMN_WIDTH` or `PAGE_WIDTH`.
+      legend: the position of the legend, or "none". "auto" puts a short legend inside and a long
+        one above.
+      title: the title above the figure.
+      labels: replacements for names in the legend, such as `{"pdgd-ops": "ours"}`.
     """
 
     width: float = COLUMN_WIDTH
@@ -95,7 +95,7 @@ class Look(NamedTuple):
     labels: Mapping[str, str] = MappingProxyType({})
 
     def word(self, label: str) -> str:
-        """The label of a curve, in the words of the caller."""
+        """The label of a curve, with the caller's replacements."""
         return ", ".join(self.labels.get(part.strip(), part) for part in label.split(", "))
 
 
@@ -103,7 +103,7 @@ COLUMN = Look()
 
 
 def pyplot() -> Any:
-    """Matplotlib's pyplot, imported when the first figure is drawn."""
+    """Import Matplotlib's pyplot on first use."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
@@ -113,12 +113,13 @@ def pyplot() -> Any:
 
 @contextmanager
 def canvas(ax: Any, look: Look, rows: int = 1, height: float = 2.2) -> Iterator[Any]:
-    """The caller's Axes as they are, or new ones in our style."""
+    """The caller's Axes unchanged, or new ones in our style."""
     plt = pyplot()
     if ax is not None:
         yield ax
         return
-    # Loads the backend: a notebook's switches to interactive, which the context would undo.
+    # Load the backend first: in a notebook it switches to interactive, which the context would
+    # undo.
     plt.draw_if_interactive()
     with plt.rc_context(dict(STYLE)):
         figure, axes = plt.subplots(
@@ -134,12 +135,12 @@ def save(
     *,
     format: str | None = None,  # noqa: A002, what Matplotlib's savefig calls it
 ) -> None:
-    """Write the figure of these Axes, fonts embedded (Type 42), the same bytes every time.
+    """Write the figure of these Axes with embedded fonts (Type 42); equal figures give equal bytes.
 
     Args:
-      axes: what a function of this module returned.
+      axes: the Axes that a function of this module returned.
       path: the file, or a binary stream.
-      format: "pdf", "png" or "svg"; by default what the name of the file ends in.
+      format: "pdf", "png" or "svg"; by default the suffix of the file.
     """
     if format is None and not isinstance(path, str | Path):
         raise ValueError('a stream needs a format: "pdf", "png" or "svg".')
@@ -152,7 +153,7 @@ def save(
 
 
 def refuse_crowd(count: int) -> None:
-    """Refuse more curves than can be told apart."""
+    """Raise if there are more curves than can be distinguished."""
     if count > _MOST_CURVES:
         raise ValueError(
             f"a figure of {count} curves tells nothing; choose at most {_MOST_CURVES}, "
@@ -161,13 +162,13 @@ def refuse_crowd(count: int) -> None:
 
 
 def plain(label: str) -> str | None:
-    """A name as Matplotlib shows it letter by letter: no mathematics, and not hidden by a `_`."""
+    """A name that Matplotlib shows literally: no mathematics, and not hidden by a leading `_`."""
     label = label.replace("$", r"\$")
     return f" {label}" if label.startswith("_") else label or None
 
 
 def draw_guides(axes: "Axes", t: NDArray, end: float, name: str) -> None:
-    """The rates of the paper, through `end` at the last `t`."""
+    """Draw the growth rates of the paper through `end` at the last `t`."""
     if axes.get_xscale() == "log":
         t = np.geomspace(t[0] or axes.get_xlim()[0], t[-1], 50)
     for power, fraction, dashes in _GUIDES:
@@ -185,7 +186,7 @@ def finish(
     across: str,
     legended: bool = True,
 ) -> None:
-    """Labels, ticks and the legend; what is counted across starts at 0."""
+    """Add labels, ticks and the legend; the horizontal axis starts at 0."""
     from matplotlib.ticker import EngFormatter
 
     axes.set_ylabel(textwrap.fill(label, _LETTERS))
@@ -199,13 +200,13 @@ def finish(
 
 
 def statistic(dataset: "xarray.Dataset", quantiles: tuple[float, float], drawn: str) -> str:
-    """Which statistic is drawn, on a line of its own; a single seed needs no words."""
+    """The name of the statistic, on a separate line; empty for a single seed."""
     seeds, spread = dataset.sizes["seed"], spread_in_words("median", quantiles)
     return f"\nmedian of {seeds} seeds, {drawn} {spread}" if seeds > 1 else ""
 
 
 def logarithmic(axes: "Axes", bands: "list[Band]") -> str:
-    """Logarithmic axes, the vertical one linear around 0 if there is anything to see: in words."""
+    """Make axes logarithmic, the vertical one linear around 0 if needed, and describe this."""
     from matplotlib.ticker import NullFormatter
 
     axes.set_xscale("log")
@@ -231,7 +232,7 @@ def legend(
     handles: list[Any] | None = None,
     outside: bool = False,
 ) -> None:
-    """Inside if it is short, else above, or where it is wanted; our own figure grows by as much."""
+    """Draw the legend, inside if it is short and above if not, or as asked; our figure grows."""
     found: list[Any] = axes.get_legend_handles_labels()[0] if handles is None else handles
     if not found or look.legend == "none":
         return
@@ -259,6 +260,6 @@ def legend(
 
 
 def entitle(figure: Any, look: Look) -> None:
-    """The title, unless a legend above the figure has it."""
+    """Add the title, unless a legend above the figure contains it."""
     if look.title and not any(legend.get_title().get_text() for legend in figure.legends):
         figure.suptitle(plain(look.title), fontsize=8)

@@ -37,9 +37,9 @@ def tradeoff(
     look: Look = COLUMN,
     ax: "Axes | None" = None,
 ) -> "Axes":
-    """Regret against violation after the last episode: who pays with what.
+    """Regret against violation after the last episode.
 
-    The lower left is good. Marks are medians, bars reach from quantile to quantile.
+    The lower left is good. Marks are medians, and bars reach from quantile to quantile.
 
     Args:
       source: the results.

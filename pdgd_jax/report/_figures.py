@@ -1,4 +1,4 @@
-"""The numbers that a report draws."""
+"""The data of the figures in a report."""
 
 import math
 from typing import TYPE_CHECKING, Any
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 __all__ = ["data_of"]
 
-# So many numbers make a page that opens at once: about 8 MB of them.
+# The most numbers for a page that opens quickly: about 8 MB.
 _MOST_POINTS = 40_000
 
 
 def data_of(dataset: "xarray.Dataset", cells: list[Cell]) -> dict[str, Any]:
-    """Everything that the figures and the comparison need, as plain as JSON."""
+    """Everything that the figures and the comparison need, as JSON data."""
     measures = measures_of(dataset)
     drawn = [name for name, quantity in QUANTITIES.items() if _is_drawn(quantity, dataset)]
     drawn.sort(key=lambda name: QUANTITIES[name].drawn.panel)
@@ -64,7 +64,7 @@ def data_of(dataset: "xarray.Dataset", cells: list[Cell]) -> dict[str, Any]:
 
 
 def _is_drawn(quantity: Quantity, dataset: "xarray.Dataset") -> bool:
-    """Whether the report has a panel of it, and the results what it is drawn from."""
+    """Whether the report has a panel for it, and the results hold its variables."""
     curve = quantity.curve
     return curve is not None and curve.panel > 0 and all(n in dataset for n in quantity.needs)
 
@@ -100,7 +100,7 @@ def _cell_data(
         },
         "episode": episode.to_numpy()[kept].tolist(),
         "opt": _rounded(opt[kept]),
-        "moving": bool(np.ptp(opt) > 1e-9),  # against an adversary it is that of the prefix
+        "moving": bool(np.ptp(opt) > 1e-9),  # against an adversary it is the OPT of the prefix
         "bands": bands,
         "tradeoff": {name: _last_of(cell, name) for name in ("violation", "regret")},
         "ends": [_end_data(measure, cell) for measure in measures],
@@ -108,7 +108,7 @@ def _cell_data(
 
 
 def _end_data(measure: Measure, cell: Cell) -> dict[str, Any]:
-    """The end in words, and seed by seed: differences are paired where streams are."""
+    """The final value in words and for each seed; with paired streams differences are paired."""
     end = end_of(measure, cell)
     seeds = _rounded(measure.quantity.column_of(cell.data))
     return {"value": _finite(end.value), "text": end.text, "band": end.band, "seeds": seeds}
@@ -121,7 +121,7 @@ def _last_of(cell: Cell, name: str) -> list[float | None]:
 
 
 def _shows(name: str, band: Band) -> bool:
-    """Whether there is anything to see: a learner without multipliers or projections has zeros."""
+    """Whether a curve shows anything: learners without multipliers or projections have zeros."""
     known = band.centre[np.isfinite(band.centre)]
     return len(known) > 0 and (not QUANTITIES[name].drawn.zero_is_none or bool(known.any()))
 
@@ -138,7 +138,7 @@ def _horizons(dataset: "xarray.Dataset", cells: list[Cell]) -> list[dict[str, An
         for name in ("regret", "violation"):
             bands = [band_of(QUANTITIES[name].of(c.data), c.data["episode"]) for c in members]
             ends = np.array([(b.centre[-1], b.low[-1], b.high[-1]) for b in bands])
-            shown = np.where(ends[:, :1] > 0, ends, np.nan)  # others have no logarithm
+            shown = np.where(ends[:, :1] > 0, ends, np.nan)  # other values have no logarithm
             median, low, high = shown.T
             within = members[0].label_without("horizon", "instance")
             lines.append(
@@ -160,7 +160,7 @@ def _horizons(dataset: "xarray.Dataset", cells: list[Cell]) -> list[dict[str, An
 
 
 def _rounded(values: NDArray) -> list[float | None]:
-    """With five digits; what is not a number is null."""
+    """The values with five digits; null for values that are not finite."""
     return [None if not math.isfinite(v) else float(f"{v:.5g}") for v in values.tolist()]
 
 

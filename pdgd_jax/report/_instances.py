@@ -1,4 +1,4 @@
-"""What the instances of a report are, and what can be known of them without playing."""
+"""Facts about the instances of a report."""
 
 import inspect
 from collections.abc import Mapping
@@ -22,12 +22,12 @@ class Facts(NamedTuple):
     """An instance of a sweep, in words.
 
     Attributes:
-      label: what the sweep calls it.
-      make: the name that it is made by.
-      about: the first sentence of its description; empty if this process does not know it.
-      options: as the configuration has them.
-      rho: of its runs, from the least to the largest.
-      multipliers: the optimal ones of the longest horizon, if means decide them.
+      label: its label in the sweep.
+      make: its registered name.
+      about: the first sentence of its description; empty if it is not registered here.
+      options: its options in the configuration.
+      rho: the range of rho over its runs.
+      multipliers: the optimal multipliers of the longest horizon, if means determine them.
     """
 
     label: str
@@ -61,35 +61,35 @@ def facts_of(dataset: "xarray.Dataset", configuration: Mapping[str, Any]) -> lis
 def _about(make: str) -> str:
     try:
         return (inspect.getdoc(builder_of(make)) or "").split("\n")[0]
-    except ValueError:  # one of somebody's own, in a module that is not imported here
+    except ValueError:  # a user's instance, in a module that is not imported here
         return ""
 
 
 def _rho(dataset: "xarray.Dataset", label: str) -> str:
     if "rho" not in dataset or "instance" not in dataset["rho"].dims:
         return "-"
-    if label not in dataset["instance"].to_numpy():  # left out by a selection
+    if label not in dataset["instance"].to_numpy():  # not in the selection
         return "-"
     low = dataset["rho"].sel(instance=label).to_numpy()
     high = dataset["rho_upper"].sel(instance=label).to_numpy() if "rho_upper" in dataset else low
     ends = [number_in_words(float(end)) for end in (np.min(low), np.max(high))]
     if ends[0] == ends[1]:
         return ends[0]
-    # Of several runs, each known; or only known to lie between bounds.
+    # The range of exact values of several runs, or bounds.
     return (
         f"{ends[0]} to {ends[1]}" if np.allclose(low, high) else "between {} and {}".format(*ends)
     )
 
 
 def _multipliers(dataset: "xarray.Dataset", configuration: Mapping[str, Any], label: str) -> str:
-    """Of the linear program of the means; an adversary has another one after every episode."""
+    """The multipliers of the LP of the means; with an adversary the LP changes every episode."""
     if "horizon" not in dataset.coords:
         return "-"
     try:
         entries = Configuration.from_dict(configuration).instances
         entry = next(entry for entry in entries if entry.label == label)
         cmdp = entry.build(int(np.max(dataset["horizon"].to_numpy())))
-    except (ValueError, StopIteration):  # not known here, see `_about`
+    except (ValueError, StopIteration):  # not registered here, see `_about`
         return "-"
     rewards, constraints = cmdp.rewards, cmdp.constraints
     if not isinstance(rewards, StochasticProcess) or not isinstance(constraints, StochasticProcess):

@@ -1,4 +1,4 @@
-"""How runs ended, as numbers and in words."""
+"""The final values of runs, as numbers and in words."""
 
 import math
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,14 +13,14 @@ __all__ = ["End", "Measure", "end_of", "measures_of"]
 
 
 class Measure(NamedTuple):
-    """Something to compare runs by: a quantity, and its column."""
+    """A measure to compare runs by: a quantity and its column."""
 
     quantity: Quantity
     column: Column
 
 
 def measures_of(dataset: "xarray.Dataset") -> list[Measure]:
-    """Those that the results hold."""
+    """The measures that the results hold."""
     return [
         Measure(quantity, quantity.column)
         for name, quantity in QUANTITIES.items()
@@ -37,8 +37,8 @@ class End(NamedTuple):
 
 
 def end_of(measure: Measure, cell: Cell) -> End:
-    """Where the runs of a cell ended."""
+    """The final value of the runs of a cell."""
     value, *ends = Estimate.of(measure.quantity.column_of(cell.data)).shown()
     low, high = map(number_in_words, ends)
-    constant = low == high or math.isnan(value)  # which has no band
+    constant = low == high or math.isnan(value)  # no band
     return End(value, number_in_words(value), "" if constant else f"{low} to {high}")

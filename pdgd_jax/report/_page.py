@@ -1,7 +1,7 @@
 """Results as one HTML file that opens offline. Needs Plotly: `pdgd_jax[report]`.
 
-The page is `page.html` with `page.css` and `page.js`, Plotly, and the numbers, all in one file;
-tables are written here, figures are drawn by the page.
+The page combines `page.html`, `page.css`, `page.js`, Plotly and the numbers in one file. Tables are
+written here; the page draws the figures.
 """
 
 import json
@@ -24,10 +24,10 @@ __all__ = ["report_of", "write_report"]
 
 
 def write_report(dataset: "xarray.Dataset", path: str | Path) -> None:
-    """Write the report of these results, whole or not at all.
+    """Write the report of these results; a failure leaves no partial file.
 
     Args:
-      dataset: of `sweep`, `open_results` or `dataset_of`.
+      dataset: a Dataset of `sweep`, `open_results` or `dataset_of`.
       path: the file, which is replaced if it exists.
     """
     target = Path(path)
@@ -40,10 +40,10 @@ def report_of(dataset: "xarray.Dataset") -> str:
     """The report of these results, as the text of an HTML file.
 
     Args:
-      dataset: of `sweep`, `open_results` or `dataset_of`.
+      dataset: a Dataset of `sweep`, `open_results` or `dataset_of`.
 
     Returns:
-      A page that asks for nothing else: no script, style, font or image from anywhere.
+      A self-contained page: it loads no script, style, font or image.
     """
     dataset = as_dataset(dataset)
     cells = cells_of(dataset)
@@ -66,11 +66,11 @@ def report_of(dataset: "xarray.Dataset") -> str:
             else "Random streams are not known to be shared: seeds cannot be compared one by one."
         ),
         "certificates": tables.certificates_tables(dataset, cells),
-        # A "<" could end the script, or begin a comment in it.
+        # A "<" could end the script or begin a comment in it.
         "data": json.dumps(data_of(dataset, cells), allow_nan=False).replace("<", "\\u003c"),
     }
     template = page.joinpath("page.html").read_text(encoding="utf-8")
-    # In one pass: what is put in is not searched again.
+    # In one pass, so that inserted text is not searched again.
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template)
 
 

@@ -1,4 +1,4 @@
-"""The words and tables of a report, as HTML; every name is escaped here."""
+"""The text and tables of a report as HTML; every name is escaped here."""
 
 import json
 import math
@@ -23,7 +23,7 @@ __all__ = ["certificates_tables", "results_table", "summary", "warnings", "what_
 
 
 def summary(dataset: "xarray.Dataset", cells: list[Cell]) -> str:
-    """What there is, in a sentence."""
+    """The contents of the report in one sentence."""
     seeds = dataset.sizes["seed"]
     episodes = sum(int(cell.data["episode"][-1]) for cell in cells) * seeds
     words = [
@@ -37,7 +37,7 @@ def summary(dataset: "xarray.Dataset", cells: list[Cell]) -> str:
 
 
 def warnings(cells: list[Cell]) -> str:
-    """What a reader must not miss, in boxes before everything else."""
+    """Warnings that a reader must not miss, in boxes at the top."""
     boxes = []
     stuck = [(cell, int(np.nansum(QUANTITIES["unconverged"].end(cell.data)))) for cell in cells]
     stuck = [(cell, count) for cell, count in stuck if count]
@@ -98,7 +98,7 @@ def _instance_row(facts: Facts) -> "list[_Entry]":
 
 
 def results_table(dataset: "xarray.Dataset", cells: list[Cell]) -> str:
-    """A row for each cell: where its runs ended, and what held; the solver apart, folded."""
+    """A row of final values and guarantees for each cell; a second, folded table for the solver."""
     measures = measures_of(dataset)
     outer = [measure for measure in measures if not measure.column.inner]
     inner = [measure for measure in measures if measure.column.inner]
@@ -115,7 +115,7 @@ def results_table(dataset: "xarray.Dataset", cells: list[Cell]) -> str:
 
 
 def _meaning(dataset: "xarray.Dataset", measure: Measure) -> str:
-    """What the results themselves say of it, or what is made of them."""
+    """The meaning of a column: its description, or the `long_name` in the results."""
     name = measure.quantity.name
     about = dataset[name].attrs
     units = about.get("units", "")
@@ -143,7 +143,7 @@ def _ends_table(
 
 
 def _guarantees(cell: Cell) -> "_Entry":
-    """How many hold that could have failed, how many failed, and how many could not."""
+    """How many guarantees could have failed and held, how many failed, how many are vacuous."""
     holds, fails, vacuous = _verdicts(cell.data)
     words = [f"{holds} hold", f"{fails} fail" if fails else ""]
     kind = "fails" if fails else ""
@@ -157,7 +157,7 @@ def _stuck(cell: Cell) -> "_Entry":
 
 
 def certificates_tables(dataset: "xarray.Dataset", cells: list[Cell]) -> str:
-    """A row for each guarantee, over all runs; folded: those that do not apply, and each cell."""
+    """A row for each guarantee over all runs; folded tables for the idle ones and each cell."""
     names = [str(name) for name in dataset["certificate"].to_numpy()]
     theorems = [str(theorem) for theorem in dataset["theorem"].to_numpy()]
     applied: list[list[_Entry]] = []
@@ -187,7 +187,7 @@ def certificates_tables(dataset: "xarray.Dataset", cells: list[Cell]) -> str:
 
 
 class _Entry(NamedTuple):
-    """A cell of a table: its text, what it sorts by, small print, and a class."""
+    """A cell of a table: its text, sort key, small print and class."""
 
     text: Any
     value: float | None = None
@@ -202,7 +202,7 @@ def _table(
     sortable: bool = True,
     pinned: int = 0,
 ) -> str:
-    """Columns whose name starts with > hold numbers; the pinned first ones do not scroll away."""
+    """A table; > at the start of a name marks a column of numbers; pinned columns do not scroll."""
     heads = "".join(
         f'<th scope="col" class="{"number" if column.startswith(">") else ""}'
         f'{" pinned" if place < pinned else ""}">{escape(column.removeprefix(">"))}</th>'
@@ -232,7 +232,7 @@ def _table(
 
 
 def _plain(value: Any) -> str:
-    """Numbers and lists as a person writes them."""
+    """Numbers and lists formatted for people."""
     if isinstance(value, list | tuple):
         parts = (f"({_plain(v)})" if isinstance(v, list) else _plain(v) for v in value)
         return ", ".join(parts)
@@ -242,7 +242,7 @@ def _plain(value: Any) -> str:
 
 
 def _verdicts(data: "xarray.Dataset") -> tuple[int, int, int]:
-    """How many guarantees hold in every seed where they could fail, fail in one, cannot fail."""
+    """The numbers of guarantees that hold where they could fail, fail in a seed, cannot fail."""
     status = data["certificate_status"].transpose("seed", "certificate").to_numpy()
     fails = (status == Status.FAILS).any(0)
     holds = (status == Status.HOLDS).any(0) & ~fails
@@ -253,8 +253,8 @@ def _verdicts(data: "xarray.Dataset") -> tuple[int, int, int]:
 class _Judged(NamedTuple):
     """A guarantee in some runs.
 
-    Numbers are those of the run with the largest share, among those that fail if some do, else
-    among those in which it could have failed, else among the others.
+    Its numbers are those of the run with the largest share: among the runs in which it fails if
+    there are any, otherwise among those in which it could have failed, otherwise among the others.
     """
 
     measured: float = math.nan
@@ -269,20 +269,20 @@ class _Judged(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Why it does not apply; of several reasons, in how many runs each."""
+        """Why it does not apply; several reasons come with their number of runs."""
         if len(self.reasons) < 2:
             return "".join(self.reasons)
         return ", ".join(f"{reason} ({count:,})" for reason, count in self.reasons.items())
 
     @property
     def weight(self) -> tuple[bool, bool, float]:
-        """What its numbers are worth telling, compared with those of other runs."""
+        """The priority of its numbers over those of other runs."""
         share = -math.inf if math.isnan(self.share) else self.share
         return self.fails > 0, self.holds > 0, share
 
     @property
     def applied(self) -> int:
-        """To how many runs."""
+        """The number of runs to which it applies."""
         return self.holds + self.fails + self.vacuous
 
 
@@ -339,7 +339,7 @@ def _certificate_row(name: str, theorem: str, judged: _Judged) -> list[_Entry]:
 
 
 def _verdict(judged: _Judged) -> _Entry:
-    """In words; only what could have failed is said to hold."""
+    """The verdict in words; "holds" only if the guarantee could have failed."""
     notes = []
     if judged.vacuous and judged.vacuous < judged.applied:
         notes.append(f"vacuous in {judged.vacuous:,}")
