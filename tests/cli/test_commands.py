@@ -302,7 +302,7 @@ def test_solve_prints_opt_and_rho_of_the_same_game(pdgd, episodes):
         (["--rates", "1,'a'"], "the rate eta must be positive and finite; got 'a'"),
     ],
 )
-def test_mistaken_options_are_answered_with_what_was_meant(pdgd, words, sentence):
+def test_mistaken_options_are_answered_with_what_was_meant(unchecked, pdgd, words, sentence):
     code, out, err = pdgd("run", *words)
     assert (code, out) == (2, "")
     assert sentence in err

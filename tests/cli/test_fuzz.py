@@ -79,7 +79,7 @@ def parameters():
 
 
 @pytest.fixture
-def wrong(pdgd, monkeypatch, tmp_path):
+def wrong(unchecked, pdgd, monkeypatch, tmp_path):
     """Give `pdgd` a word that is wrong, or legal, and see what it says."""
     monkeypatch.chdir(tmp_path)
 
