@@ -1,4 +1,4 @@
-"""What mkdocs does not do by itself: a page for each room, and mathematics without a script."""
+"""Extensions of mkdocs: a page for each room, and mathematics without a script."""
 
 import html
 import logging
@@ -12,7 +12,7 @@ import pdgd_jax
 
 log = logging.getLogger("mkdocs.hooks")
 
-# The doors of the rooms: what is private to a room has no page.
+# The doors of the rooms; private files have no page.
 MODULES = sorted(
     module.name
     for module in pkgutil.iter_modules(pdgd_jax.__path__, "pdgd_jax.")

@@ -1,8 +1,9 @@
-r"""A learner to copy: always Config, State, init, policy, update, and then its constructor.
+r"""A learner to copy: always Config, State, init, policy, update, and then the constructor.
 
-It plays actions in proportion to exp(step * what they have paid), at the prices of the constraints:
-$w_{t+1} = w_t + r_t - \lambda_t^\top G_t$, $\lambda_{t+1} = [\lambda_t + \eta\, G_t^\top q_t]_+$.
-Say here what yours does, with its recursion and where it comes from.
+It plays actions with probabilities proportional to exp(step * score), where the scores are rewards
+minus priced costs: $w_{t+1} = w_t + r_t - \lambda_t^\top G_t$,
+$\lambda_{t+1} = [\lambda_t + \eta\, G_t^\top q_t]_+$.
+Describe your learner here, with its recursion and a reference.
 """
 
 from typing import NamedTuple
@@ -16,27 +17,27 @@ from pdgd_jax.learners import Info, Setting
 
 
 class Config(NamedTuple):
-    """The settings, all arrays: another step size does not recompile, and may be a `vmap`."""
+    """The settings as arrays, so that a new step size does not recompile and can be a `vmap`."""
 
     layers: Layers
     step_size: Float[Array, ""]
 
 
 class State(NamedTuple):
-    """What the next episode needs, and nothing else."""
+    """Only what the next episode needs."""
 
     scores: Float[Array, "layers states actions"]
     multipliers: Float[Array, " m"]
 
 
 def init(config, start, key):
-    """Before the first episode; `key` is for those that start at random."""
+    """The state before the first episode; a learner with a random start uses `key`."""
     del config, key
     return start
 
 
 def policy(config, state):
-    """What to play, `[L, S, A]`: a distribution in every state, 0 for actions that do not exist."""
+    """The policy `[L, S, A]`: a distribution in every state, 0 for actions that do not exist."""
     scores = jnp.where(config.layers.action_mask, config.step_size * state.scores, -jnp.inf)
     best = jnp.max(scores, -1, keepdims=True, initial=-1e30)  # padded states have no action
     weights = jnp.exp(scores - best)
@@ -45,7 +46,7 @@ def policy(config, state):
 
 
 def update(config, state, trajectory, outcome):
-    """After an episode: `outcome.reward` is `[L, S, A]`, `outcome.constraints` `[m, L, S, A]`."""
+    """The next state; `outcome.reward` is `[L, S, A]`, `outcome.constraints` `[m, L, S, A]`."""
     layer = jnp.arange(trajectory.actions.shape[0])
     walked = layer, trajectory.states[:-1], trajectory.actions
     paid = outcome.constraints[(slice(None), *walked)].sum(-1)  # [m]
@@ -57,14 +58,14 @@ def update(config, state, trajectory, outcome):
 
 
 def my_learner(cmdp, num_episodes, *, step_size: float = 0.05):
-    """Play what has paid, at the prices of the constraints.
+    """Prefer actions with high rewards and low priced costs so far.
 
     Args:
-      cmdp: what it is going to play.
-      num_episodes: for how long.
-      step_size: of scores and prices.
+      cmdp: the CMDP that it will play.
+      num_episodes: T.
+      step_size: the step size of scores and prices.
     """
-    del num_episodes  # for those whose step sizes depend on it
+    del num_episodes  # for learners whose step sizes depend on it
     config = Config(cmdp.layers, jnp.asarray(step_size, float))
     start = State(jnp.zeros(cmdp.layers.shape), jnp.zeros(cmdp.num_constraints))
     return Learner(

@@ -1,4 +1,4 @@
-"""A process to copy: an adversary that shows one of two tables and changes its mind at random.
+"""A process to copy: an adversary that switches between two tables at random.
 
 For a stochastic process derive from `StochasticProcess`, and write `mean` instead of `extremes`.
 """
@@ -18,7 +18,7 @@ class Fickle(AdversarialProcess):
 
     Args:
       first: `[L, S, A]` for a reward in [0, 1], `[m, L, S, A]` for constraints in [-1, 1].
-      second: likewise.
+      second: of the same shape.
       flip: the probability of a change after an episode.
     """
 
@@ -27,17 +27,17 @@ class Fickle(AdversarialProcess):
     flip: Float[Array, ""]
 
     def init(self, key):
-        """The state before the first episode; leave it out if there is none."""
+        """The state before the first episode; leave this out if there is none."""
         del key
         return jnp.zeros((), bool)
 
     def draw(self, key, state, episode, policy):
-        """The values of an episode, and the next state; an adversary may look at the policy."""
+        """The values of an episode and the next state; an adversary may use the policy."""
         del episode, policy
         values = jnp.where(state, self.second, self.first)
         return values, state ^ jax.random.bernoulli(key, self.flip)
 
     def extremes(self, episodes=None):
-        """What it may show at worst: the margin rho is then known before a run. Optional."""
+        """The worst values, so that the margin rho is known before a run. Optional."""
         del episodes
         return Extremes(jnp.stack([self.first, self.second]), exact=False)

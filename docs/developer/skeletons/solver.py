@@ -16,13 +16,13 @@ ABSENT = -1e30  # the target of an entry that does not exist, as `project_cone` 
 
 
 def init(layers, dtype):
-    """The cold start: potentials `[L, S]`; any pytree that `solve` returns for the next time."""
+    """The cold start: potentials `[L, S]`; any pytree works that `solve` also returns."""
     num_layers, num_states, _ = layers.shape
     return jnp.zeros((num_layers, num_states), dtype)
 
 
 def occupancy_at(layers, target, confidence, potential):
-    """The cones' projection of v + F'y, `[L, S, A, S]`."""
+    """The projection of v + F'y onto the cones, `[L, S, A, S]`."""
     entered = jnp.concatenate([potential[1:], jnp.zeros_like(potential[:1])])
     point = target + potential[:, :, None, None] - entered[:, None, None, :]
     point = jnp.where(layers.triple_mask, point, ABSENT)
@@ -34,7 +34,7 @@ def occupancy_at(layers, target, confidence, potential):
 
 
 def excess_of(layers, occupancy):
-    """F q - b: what leaves each state minus what enters it, `[L, S]`."""
+    """F q - b: the outflow of each state minus its inflow, `[L, S]`."""
     entered = occupancy.sum((1, 2))
     source = jnp.zeros_like(entered[:1]).at[0, 0].set(1)
     excess = occupancy.sum((2, 3)) - jnp.concatenate([source, entered[:-1]])
@@ -42,7 +42,7 @@ def excess_of(layers, occupancy):
 
 
 def solve(layers, target, confidence, warm_start, tolerance):
-    """Project; the residual is that of what is returned, whatever the loop believes."""
+    """Project; the residual is measured on the returned point."""
     _, num_states, num_actions = layers.shape
     step = 1 / (4 * num_states * num_actions)
 
