@@ -77,7 +77,7 @@ def writing(path: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise WriteError(
                 f"no room is left on the disk of {path}; nothing that was saved is lost: make room "
-                "and run the same command again to go on."
+                "and run the same command again to continue."
             ) from error
         raise WriteError(f"{path} cannot be written: {error.strerror or error}.") from error
 

@@ -31,7 +31,7 @@ def cost_in_words(cost: Cost) -> str:
         f"{count_in_words(cost.devices, 'device')}: about {size_in_words(cost.memory)} of memory, "
     )
     if cost.seconds is None or cost.compile_seconds is None or cost.play_seconds is None:
-        return f"{words}for how long is {cost.reason}"
+        return f"{words}time {cost.reason}"
     each = cost.play_seconds / cost.episodes
     return (
         f"{words}{duration_in_words(cost.compile_seconds)} to compile, {each:.2g} s an episode, "
@@ -66,7 +66,7 @@ def announce(cost: Cost, *, yes: bool, quiet: bool = False) -> None:
     if short and not yes and not watched:
         raise ValueError(
             f"{cost_in_words(cost)}: {room}; play fewer seeds or a smaller instance, or give --yes "
-            "to try all the same."
+            "to try anyway."
         )
     asks = (short or long) and not yes and watched
     if asks or short or (notable and not quiet):

@@ -44,8 +44,8 @@ _COLUMNS = (
     TimeRemainingColumn(),
 )
 
-# Without files to write, how far a run is is said at every checkpoint, or at every tenth of a short
-# one: each time takes 15 ms. Short are so many seconds, as estimated.
+# Without files to write, a run reports its progress at every checkpoint, or at every tenth if it is
+# short (estimated seconds): each report takes 15 ms.
 _CHECKPOINTS_AT_ONCE = 10
 _SHORT = 60.0
 
@@ -187,7 +187,7 @@ COMMAND = Command(
 def _played(
     configuration: dict[str, Any], width: int, every: int | None, out: Path | None, *, quiet: bool
 ) -> tuple["xarray.Dataset", float]:
-    """The results of a sweep of one cell, saved if asked for, and how long playing took."""
+    """Play a sweep of one cell, save it if asked, and measure the time."""
     T, seeds = configuration["settings"]["horizon"], configuration["seeds"]
     reports: list[SweepProgress] = []
     console = Console(stderr=True)

@@ -41,7 +41,7 @@ def _print_status(console: Console, folder: Path, found: SweepStatus) -> None:
         for sentence in _doing(found):
             console.print(Text(sentence), soft_wrap=True)
     if found.state == "stopped":
-        console.print("run the command that began it again to go on")
+        console.print("run the command that started it again to continue")
     warn_unconverged(console, found.unconverged, None)
 
 

@@ -169,7 +169,7 @@ def check_out(path: Path, force: bool = False) -> None:
         )
     held = path.is_dir() and any(path.iterdir())
     if held and force and not (path / "manifest.json").exists():
-        raise ValueError(f"{path} holds something else than results, which --force does not touch.")
+        raise ValueError(f"{path} holds files that are not results; --force does not replace them.")
     check_target(path, force=force, folder=True)
 
 

@@ -110,7 +110,7 @@ COMMAND = Command(
     (
         "pdgd sweep quick",
         "pdgd sweep my.toml --out results --dry-run",
-        "pdgd sweep my.toml --out results   (again, to go on where it stopped)",
+        "pdgd sweep my.toml --out results   (again, to resume it)",
         "pdgd sweep my.toml --coordinator host0:1234 --num-processes 4 --process-id 2",
     ),
 )
@@ -157,7 +157,7 @@ def _played(
             )
     except Interrupted:
         Console(stderr=True).print(
-            Text(f"stopped; everything is saved in {out}: run the same command again to go on."),
+            Text(f"stopped; everything is saved in {out}: run the same command again to continue."),
             soft_wrap=True,
         )
         raise typer.Exit(130) from None

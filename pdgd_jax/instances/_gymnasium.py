@@ -58,7 +58,7 @@ def mishap_of(env: Any) -> Cost:
     if "TaxiEnv" in classes:
         return lambda state, action, following, reward, ended: float(reward == -10)
     raise ValueError(
-        f"what a mishap is in {env} is not known; say it with `cost`: a function of state, action, "
+        f"a mishap in {env} is not defined; define it with `cost`: a function of state, action, "
         "next state, reward and whether the episode ended, or a number: a step that earns so "
         "little, or less, costs 1."
     )
@@ -100,8 +100,8 @@ def from_gymnasium(
         )
     if getattr(env, "fickle_passenger", False):
         raise ValueError(
-            f"{env} has a passenger who changes the destination, of which its table P knows "
-            "nothing."
+            f"{env} has a passenger who changes the destination, which its table P does "
+            "not contain."
         )
     price_of = cost if callable(cost) else mishap_of(env) if cost is None else _at_most(cost)
     N, A = len(env.P), len(env.P[0])

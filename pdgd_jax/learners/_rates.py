@@ -1,4 +1,4 @@
-r"""The step sizes: those of the proofs, those that balance the bounds, or one's own.
+r"""The step sizes: those of the proofs, those that balance the bounds, or a given pair.
 
 With $U_2$ the number of triples $(x, a, x')$, the dimension in which we project:
 
@@ -7,10 +7,10 @@ With $U_2$ the number of triples $(x, a, x')$, the dimension in which we project
 | "theory" | $5 U_2 / L$ | $1 / (50 m \max\{2 U_2, L\} \sqrt{T \ln(T^2/\delta)})$ |
 | "tuned" | $\sqrt{U_2 / (2L)}$ | $1 / (L \sqrt{m T})$ |
 
-The first are fixed by the proof of the bound on the multipliers, where only their order in T
-matters; at the horizons of an experiment they barely move the multipliers. The second minimise the
-paper's own two bounds: $L C + U_2 / (2C)$ over $C$, and the dual player's regret against a
-multiplier of norm one over $\eta$. "theory" is for checking theorems, "tuned" for use.
+The rates "theory" are those of the proof of the bound on the multipliers, where only their order in
+T matters; at the horizons of an experiment they barely move the multipliers. The rates "tuned"
+minimise two bounds of the paper: $L C + U_2 / (2C)$ over $C$, and the dual player's regret against
+a multiplier of norm one over $\eta$. Use "theory" to check theorems, and "tuned" otherwise.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ RatesLike: TypeAlias = str | Rates | tuple[ArrayLike, ArrayLike]
 def theory(
     layers: Layers, num_constraints: int, num_episodes: ArrayLike, delta: ArrayLike
 ) -> Rates:
-    """Those of the proof of the bound on the multipliers."""
+    """The rates in the proof of the bound on the multipliers."""
     triples, L = layers.num_triples.astype(float), layers.num_layers.astype(float)
     T = jnp.asarray(num_episodes, float)
     logarithm = 2 * jnp.log(T) - jnp.log(delta)  # T^2 overflows an int32
@@ -44,7 +44,7 @@ def theory(
 
 
 def tuned(layers: Layers, num_constraints: int, num_episodes: ArrayLike, delta: ArrayLike) -> Rates:
-    """Those that minimise the two bounds."""
+    """The rates that minimise the two bounds."""
     del delta
     triples, L = layers.num_triples.astype(float), layers.num_layers.astype(float)
     eta = 1 / (L * jnp.sqrt(num_constraints * jnp.asarray(num_episodes, float)))
@@ -65,7 +65,7 @@ def rates_of(
     num_episodes: ArrayLike,
     delta: ArrayLike,
 ) -> Rates:
-    r"""The constants that a name stands for, or a pair of one's own.
+    r"""Look up rates by name, or check a pair of constants.
 
     Args:
       rates: "theory", "tuned", or the pair $(C, \eta)$; its numbers may be traced.

@@ -309,7 +309,7 @@ def _grid_shape(mdp: UnrolledMDP, rows: int | None, columns: int | None) -> tupl
     if rows is None and columns is None:
         rows = columns = math.isqrt(cells)
         if cells - rows * columns > 1:  # Gymnasium's grids have one more state, after the end
-            raise ValueError(f"{cells} states are no square grid: give rows and columns.")
+            raise ValueError(f"{cells} states do not form a square grid: give rows and columns.")
     rows = cells // columns if rows is None and columns else rows
     columns = cells // rows if columns is None and rows else columns
     if not rows or not columns or rows * columns > cells:

@@ -156,7 +156,7 @@ def refuse_crowd(count: int) -> None:
     """Raise if there are more curves than can be distinguished."""
     if count > _MOST_CURVES:
         raise ValueError(
-            f"a figure of {count} curves tells nothing; choose at most {_MOST_CURVES}, "
+            f"a figure of {count} curves is unreadable; choose at most {_MOST_CURVES}, "
             'such as dataset.sel(learner="pdgd-ops").'
         )
 

@@ -1,7 +1,7 @@
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  // Okabe and Ito's colours, and dashes for who sees them in grey.
+  // Okabe and Ito's colours, and dashes for black and white.
   const COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "ink"];
   const DASHES = ["solid", "dash", "dashdot", "dot"];
   const SYMBOLS = ["circle", "square", "triangle-up", "diamond"];
@@ -26,12 +26,12 @@
     const parts = [0, 2, 4].map((k) => parseInt(six.slice(k, k + 2), 16));
     return `rgba(${parts.join(",")},0.18)`;
   };
-  // Plotly takes names for a kind of HTML: what a person wrote is shown letter by letter.
+  // Plotly treats names as a kind of HTML: escape them, so that they are shown literally.
   const plain = (text) =>
     String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
-  // The colour says who learns, dashes tell the lines of one learner from each other; where these
-  // are not enough, both go by their places: up to 28 lines are told apart.
+  // The colour shows the learner, and dashes distinguish the lines of one learner. If there are too
+  // few dashes, both follow the order of the lines: up to 28 lines are distinguishable.
   function looks(owners) {
     const counts = new Map();
     owners.forEach((who) => counts.set(who, (counts.get(who) || 0) + 1));
@@ -69,7 +69,7 @@
     look.margin.t = 12 + BAR + 19 * rows;  // the tool bar, and below it the legend
     look.showlegend = rows > 0;
     Plotly.react(place, traces, look, CONFIG).then(() => {
-      // What was estimated is measured: a legend that is higher gets its room.
+      // Measure what was estimated: a higher legend gets more space.
       const legend = place.querySelector(".legend .bg");
       const more = legend ? Math.ceil(legend.getBBox().height) + BAR + 12 - look.margin.t : 0;
       if (more <= 0) return;
@@ -77,7 +77,7 @@
     });
   }
 
-  // Below a figure, whose lines are missing there: a learner may have no multipliers at all.
+  // Below a figure, the learners without a line there: some have no multipliers.
   function noteMissing(place, name, cells, label) {
     const missing = cells.filter((cell) => !cell.bands[name]).map((cell) => label(cell) || "all runs");
     const words = missing.length ? `Zero or unknown throughout, so not drawn: ${missing.join("; ")}.` : "";
@@ -89,8 +89,8 @@
     if (words) place.parentElement.append(element("p", { class: kind }, words));
   }
 
-  // A logarithmic axis of what is not positive: linear within c, logarithmic beyond, on both sides.
-  // Lines bend, hovering shows the numbers as they are.
+  // A logarithmic axis for values of both signs: linear within c, logarithmic beyond, on both sides.
+  // Lines bend; hovering shows the true numbers.
   function bend(drawn, look) {
     const values = drawn.flatMap((trace) => trace.y).filter((value) => value !== null);
     const largest = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
@@ -128,7 +128,7 @@
       modebar: { bgcolor: "rgba(0,0,0,0)", color: css("--soft"), activecolor: css("--ink") },
       legend: {
         orientation: "h", x: 0, y: 1.01, yanchor: "bottom", bgcolor: "rgba(0,0,0,0)",
-        maxheight: 5000,  // pixels: or it scrolls inside half of the figure
+        maxheight: 5000,  // pixels; otherwise it scrolls inside half of the figure
       },
       xaxis: { ...grid, title: { text: horizontal }, type: log ? "log" : "linear" },
       yaxis: { ...grid, title: { text: axis }, type: log ? "log" : "linear" },
@@ -188,7 +188,7 @@
     return place;
   }
 
-  // What is chosen: an instance and a horizon, where there are several.
+  // The choices: an instance and a horizon, if there are several.
 
   const FACETS = ["instance", "horizon"].filter((dim) => (data.choices[dim] || []).length > 1);
   const chosen = {};
@@ -225,7 +225,7 @@
     const cells = visible();
     const open = document.getElementById("inner").open;
     for (const [name, quantity] of Object.entries(data.quantities)) {
-      // What is folded away has no width yet: it is drawn when it is opened.
+      // A folded part has no width yet; it is drawn when it is opened.
       if (quantity.inner && !open) continue;
       const place = figure(
         quantity.inner ? document.getElementById("inner-plots") : parent, name, quantity.label,
@@ -274,7 +274,7 @@
     });
   }
 
-  // Where runs ended, one against the other: the lower left is good.
+  // Final regret against final violation: the lower left is good.
   function drawTradeoff(parent, cells) {
     const styles = looks(cells.map((cell) => cell.colour));
     const bar = ([median, low, high]) => ({
@@ -318,7 +318,7 @@
     });
     const look = layout("after the last episode", true, "horizon T (episodes)");
     const known = shown.flatMap((line) => line.median).filter((value) => value !== null);
-    if (known.length) {  // bars may reach below zero: medians decide what is in the picture
+    if (known.length) {  // bars may reach below zero, so the limits depend on the medians
       look.yaxis.range = [Math.min(...known) / 2, 2 * Math.max(...known)].map(Math.log10);
     }
     const place = figure(parent, "horizons", "Against the horizon, in logarithms");
@@ -357,11 +357,11 @@
 
   function signed(value) {
     if (value === null) return "–";
-    const digits = value !== 0 && Math.abs(value) < 1e-3 ? String(value) : value.toLocaleString("en");  // or 1e-9 is 0
+    const digits = value !== 0 && Math.abs(value) < 1e-3 ? String(value) : value.toLocaleString("en");  // otherwise 1e-9 is shown as 0
     return `${value > 0 ? "+" : ""}${digits}`;
   }
 
-  // Both played the same random streams: what differs is not the luck of the seeds.
+  // Both cells played with the same random streams, so luck cancels in the difference.
   function paired(a, b) {
     const gaps = b.map((value, i) => (value === null || (a[i] ?? null) === null ? null : value - a[i]));
     const known = gaps.filter((gap) => gap !== null).sort((one, two) => one - two);
@@ -404,7 +404,7 @@
     for (const name of ["regret", "violation", "multipliers", "reward"]) {
       const quantity = data.quantities[name];
       if (!quantity) continue;
-      // Two lines in their own colours, or else in two dashes.
+      // Two lines in two colours, or else in two dashes.
       const found = traces(name, two, (cell, i) => `${letters[i]}: ${cell.label || "all runs"}`);
       const place = figure(parent, `pair-${name}`, quantity.label);
       draw(place, found, layout(quantity.axis, false));
@@ -427,7 +427,7 @@
     drawPair();
   }
 
-  // Tables that sort; what has no number stays at the end.
+  // Tables that sort; rows without a number stay at the end.
 
   function sort(table, column, heading) {
     const down = heading.getAttribute("aria-sort") === "ascending";
@@ -452,7 +452,7 @@
     });
   });
 
-  // Names that stay where they are when a table scrolls, as many as leave room for numbers.
+  // Names that stay in place when a table scrolls, as many as leave space for numbers.
   function pin() {
     for (const table of document.querySelectorAll(".scroll > table")) {
       let left = 0;

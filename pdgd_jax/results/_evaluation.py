@@ -137,7 +137,7 @@ def evaluate(history: History, cmdp: CMDP) -> Evaluation:
     episode = episodes[0]
     if (episodes != episode).any():
         raise ValueError(
-            "the runs of a history must have been looked at after the same episodes; evaluate runs "
+            "the runs of a history must have the same checkpoints; evaluate runs "
             "of different horizons one horizon at a time."
         )
     count = math.prod(batch)

@@ -101,7 +101,7 @@ def sweep(
       (('horizon', 'seed', 'checkpoint'), (2, 1, 1, 1, 1, 2, 3, 5))
     """
     from pdgd_jax.sweeps._folder import (
-        open_results,  # half a second, with xarray, if one asks for a sweep
+        open_results,  # takes half a second, with xarray
     )
 
     asked = _configuration(configuration)

@@ -136,7 +136,7 @@ class Store:
         """
         path = Path(path)
         if path.exists() and not path.is_dir():
-            raise StoreError(f"{path} is not a folder; a sweep needs one of its own.")
+            raise StoreError(f"{path} is not a folder; a sweep needs a folder.")
         manifest = new_manifest(identity, plan or {})
         with writing(path):
             path.mkdir(parents=True, exist_ok=True)
@@ -148,7 +148,7 @@ class Store:
                 raise StoreError(f"{path} holds a sweep already.")
             if others:
                 raise StoreError(
-                    f"{path} holds {min(others)}, which is no part of a sweep; choose a folder "
+                    f"{path} holds {min(others)}, which is not part of a sweep; choose a folder "
                     "that is new or empty."
                 )
             with writing(path):
@@ -179,7 +179,7 @@ class Store:
             Member 0 opens first and keeps other sweeps away; members 1, 2, ... follow.
 
         Raises:
-          StoreError: if there is no sweep, its manifest is damaged, another was asked for, or
+          StoreError: if there is no sweep, its manifest is damaged, its identity differs, or
             another process is writing.
           WriteError: if the lock cannot be written.
         """
@@ -338,7 +338,7 @@ def open_results(path: str | Path) -> "xarray.Dataset":
         if progress.running:
             raise StoreError(
                 f"{store.path} has no results yet: the sweep is running{_share(store, progress)}; "
-                f"`pdgd status {store.path}` says how far it is, and results come at its end."
+                f"`pdgd status {store.path}` shows how far it is, and results come at the end."
             )
         raise StoreError(f"{store.path} has no results yet; run the sweep again to finish it.")
     return read_results(store.path).assign_attrs(created=store.created)

@@ -1,4 +1,4 @@
-"""An instance that a configuration asks for."""
+"""An instance in a configuration."""
 
 import dataclasses
 from collections.abc import Callable

@@ -56,7 +56,7 @@ def take_lock(path: Path, member: int = 0) -> int:
         for other in [] if member else path.glob("lock-*"):
             if is_locked(other):
                 raise StoreError(
-                    f"{path} is in use by {other.read_text()}, which is left of an earlier sweep; "
+                    f"{path} is in use by {other.read_text()}, a remnant of an earlier sweep; "
                     "wait for it, or stop it first."
                 )
         with writing(path):

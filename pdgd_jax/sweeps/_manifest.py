@@ -41,8 +41,8 @@ def read_manifest(path: Path, identity: Mapping[str, Any] | None) -> dict[str, A
         manifest: dict[str, Any] = read_sealed(file)
     except DamagedError as error:
         raise StoreError(
-            f"{str(error).removesuffix('.')}, and without it nobody knows what the chunks belong "
-            "to; put back a copy, or begin again in a new folder."
+            f"{str(error).removesuffix('.')}, and without it the chunks cannot be identified; "
+            "restore a copy, or begin again in a new folder."
         ) from None
     if manifest["format"] != _FORMAT:
         raise StoreError(

@@ -79,7 +79,7 @@ class ChunkStore(Protocol):
         """Record what this process is doing, for `pdgd status`."""
 
     def slot(self, block: Block) -> Slot:
-        """Where to go on with a block: after the last chunk that is not damaged."""
+        """Where to resume a block: after the last undamaged chunk."""
 
     def save_chunk(
         self, name: str, chunk: int, carry: Arrays, rows: Arrays, facts: Mapping[str, Any]
@@ -167,7 +167,7 @@ class FolderStore:
         self._store.say(facts)
 
     def slot(self, block: Block) -> Slot:
-        """Where to go on with a block: after the last chunk that is not damaged."""
+        """Where to resume a block: after the last undamaged chunk."""
         found = self._store.last_good(block.name)
         return Slot(block) if found is None else Slot(block, found.number + 1, found.carry)
 
@@ -216,7 +216,7 @@ class FolderStore:
                 if owes_results or any(done.get(b.name) != b.episodes for b in theirs):
                     raise LeftAloneError(
                         f"process {process} ended before its work was done; what was played is "
-                        f"saved in {self._store.path}: run the same commands again to go on."
+                        f"saved in {self._store.path}: run the same commands again to continue."
                     )
             time.sleep(pause)
 
@@ -270,7 +270,7 @@ def chunk_store(
     finally:
         opened = agree(store is not None)
     if not opened:
-        raise StoreError(f"process 0 could not open {out}; it says why.")
+        raise StoreError(f"process 0 could not open {out}; its error says why.")
     try:
         if store is None:
             store = Store.open(out, identity, write=True, member=jax.process_index())

@@ -340,7 +340,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_run(
     (tmp_path / "folder" / "thesis.tex").touch()
     words = ("run", "two-phase", "--out", str(tmp_path / "folder"))
     assert "exists already" in pdgd(*words)[2]
-    assert "holds something else than results, which --force does not" in pdgd(*words, "--force")[2]
+    assert "holds files that are not results; --force does not" in pdgd(*words, "--force")[2]
     assert stopped == []
 
 

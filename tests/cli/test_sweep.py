@@ -217,7 +217,7 @@ def test_a_killed_sweep_has_no_rate_and_no_time_left(tiny, call):
     said = call("status", "tiny-sweep").out
     assert "episodes/s" not in said
     assert "left" not in said
-    assert "run the command that began it again to go on" in said
+    assert "run the command that started it again to continue" in said
     # It goes on, and what the dead one said is gone.
     call("sweep", "tiny.toml", *ALIKE)
     assert not (tiny / "tiny-sweep" / "now.json").exists()

@@ -220,7 +220,7 @@ class Unknown(gym.Env):
 
 
 def test_what_costs_in_an_unknown_environment_must_be_said():
-    with pytest.raises(ValueError, match="what a mishap is in .* is not known; say it with `cost`"):
+    with pytest.raises(ValueError, match="a mishap in .* is not defined; define it with `cost`"):
         from_gymnasium(Unknown(), horizon=3, budget=0.5)
     case = from_gymnasium(Unknown(), horizon=3, budget=0.0, cost=-5)
     costs = np.asarray(case.cmdp.constraints.mean())[0, 0, 0]

@@ -526,7 +526,7 @@ def test_instances_that_cannot_be_drawn_are_refused_in_a_sentence(unchecked, wor
     flat = world.layers.uniform_policy()
     for draw, sentence in (
         (lambda: plots.grid(mdp, uniform), "no flat states behind its layers"),
-        (lambda: plots.grid(world, flat), "6 states are no square grid"),
+        (lambda: plots.grid(world, flat), "6 states do not form a square grid"),
         (lambda: plots.grid(world, flat, rows=5, columns=5), "5 x 5 cells does not fit the 6"),
         (lambda: plots.grid(world, flat, rows=2, directions="abcd"), "got 'abcd'"),
         (lambda: plots.grid(world, flat, rows=2, step=9), r"step must lie in 0\.\.2; got 9"),
@@ -585,7 +585,7 @@ def test_bad_input_is_one_sentence():
     with pytest.raises(ValueError, match="0 <= low <= high <= 1"):
         plots.regret(results(), quantiles=(0.9, 0.1))
     crowd = results(delta=tuple(np.linspace(0.01, 0.5, 29)), seeds=1, checkpoints=2)
-    with pytest.raises(ValueError, match="a figure of 29 curves tells nothing"):
+    with pytest.raises(ValueError, match="a figure of 29 curves is unreadable"):
         plots.regret(crowd)
     empty = results()
     empty["radius"][:] = np.nan

@@ -110,7 +110,7 @@ def test_what_was_not_measured_is_not_estimated():
     with SOLVERS.temporarily({"quick": QUICK}):
         found = cost(solver="quick")
     assert found.seconds is None
-    assert "for how long is not measured for solver 'quick'" in cost_in_words(found)
+    assert "of memory, time not measured for solver 'quick'" in cost_in_words(found)
     assert costs.constants_of("my-own", "newton") is None
     assert cost(learner="uniform").seconds < cost().seconds
 

@@ -404,8 +404,8 @@ def test_a_damaged_manifest_is_a_clear_error(folder, damage):
     with pytest.raises(StoreError) as caught:
         Store.open(folder)
     assert str(caught.value) == (
-        f"{folder}/manifest.json is damaged: its checksum does not match, and without it nobody "
-        "knows what the chunks belong to; put back a copy, or begin again in a new folder."
+        f"{folder}/manifest.json is damaged: its checksum does not match, and without it the "
+        "chunks cannot be identified; restore a copy, or begin again in a new folder."
     )
 
 
@@ -464,10 +464,12 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path, folder):
         Store.create(folder, IDENTITY)
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.tex").touch()
-    with pytest.raises(StoreError, match="thesis holds chapter.tex, which is no part of a sweep; "):
+    with pytest.raises(
+        StoreError, match="thesis holds chapter.tex, which is not part of a sweep; "
+    ):
         Store.create(tmp_path / "thesis", IDENTITY)
     (tmp_path / "file").touch()
-    with pytest.raises(StoreError, match="file is not a folder; a sweep needs one of its own."):
+    with pytest.raises(StoreError, match="file is not a folder; a sweep needs a folder."):
         Store.create(tmp_path / "file", IDENTITY)
     with pytest.raises(WriteError, match="cannot be written: Not a directory."):
         Store.create(tmp_path / "file" / "inside", IDENTITY)
@@ -632,7 +634,7 @@ def test_processes_say_what_they_do_as_long_as_they_run(folder):
 
 FULL = (
     "no room is left on the disk of {}; nothing that was saved is lost: make room and run the same "
-    "command again to go on."
+    "command again to continue."
 )
 
 

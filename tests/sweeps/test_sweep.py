@@ -218,7 +218,7 @@ def test_a_process_that_is_left_of_an_earlier_sweep_keeps_others_away(tmp_path):
     with pytest.raises(StoreError, match="in use by process"):
         Store.open(tmp_path / "sweep", write=True, member=1)
     first.close()
-    with pytest.raises(StoreError, match="left of an earlier sweep"):
+    with pytest.raises(StoreError, match="a remnant of an earlier sweep"):
         Store.open(tmp_path / "sweep", write=True)
     member.close()
     Store.open(tmp_path / "sweep", write=True).close()
