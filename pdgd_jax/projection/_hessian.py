@@ -14,8 +14,8 @@ from pdgd_jax.projection._xla import fence
 
 __all__ = ["Hessian", "hessian_of", "solve_system"]
 
-# Pairs in one loop of `_outer_sum`: with more of them the compiler no longer vectorises it. And no
-# more loops than these, since each has its own part of the program.
+# The most pairs in one loop of `_outer_sum`: with more, the compiler no longer vectorises it. And
+# the largest number of loops, since the program grows with every loop.
 PAIRS_AT_ONCE = 50
 MOST_LOOPS = 2
 
@@ -23,8 +23,8 @@ MOST_LOOPS = 2
 class Hessian(NamedTuple):
     """The blocks of the matrix."""
 
-    own: Array  # [L, S, B], what a layer's own pairs add to its diagonal
-    into: Array  # [L-1, S, S, B], what a layer's pairs add to the diagonal block of the next layer
+    own: Array  # [L, S, B], what the pairs of a layer add to its diagonal
+    into: Array  # [L-1, S, S, B], what they add to the diagonal block of the next layer
     root: Array  # [S, B], the block between the first layer, which is a single state, and the next
     across: Array  # [L-2, S, S, B], the blocks between the inner layers and the next
 
@@ -32,8 +32,8 @@ class Hessian(NamedTuple):
 def _outer_sum(scaled: Array, weight: Array, block: Array) -> Array:
     r"""$\sum J$ over the pairs without its diagonal part, `[S', pairs, n] -> [S', S', n]`.
 
-    Written out as one loop over contiguous layers and lanes: a matrix product for each layer takes
-    twice as long, for single precision four times.
+    It is one loop over contiguous layers and lanes. A matrix product for each layer would take
+    twice as long, in single precision four times as long.
     """
     total: Any = sum(
         scaled[:, None, i] * weight[None, :, i]
@@ -55,7 +55,7 @@ def _outer_products(scaled: Array, weight: Array, block: Array) -> Array:
 
 
 def _outer_sums(scaled: Array, weight: Array, block: Array) -> Array:
-    """The same for `[S', pairs, L, B]`, in some loops or, of many pairs, as matrix products."""
+    """The same for `[S', pairs, L, B]`, in a few loops or, for many pairs, as matrix products."""
     num_next, num_pairs, num_layers, num_lanes = weight.shape
     arrays = [x.reshape(num_next, num_pairs, -1) for x in (scaled, weight, block)]
     count = -(-num_pairs // PAIRS_AT_ONCE)
@@ -72,15 +72,15 @@ def _outer_sums(scaled: Array, weight: Array, block: Array) -> Array:
 
 
 class _PairSums(NamedTuple):
-    """What the pairs of some layers, which have X states, add to the Hessian."""
+    """What the pairs of some layers with X states each add to the Hessian."""
 
     outer: Array  # [S', S', L, B]
-    moving: Array  # [S', L, B], how many pairs have a block that holds the entry
-    across: Array  # [S', X, L, B], what is between a state and the next ones
+    moving: Array  # [S', L, B], the number of pairs with the entry in a block
+    across: Array  # [S', X, L, B], the entries between a state and the next states
 
 
 def _pair_sums(weight: Array, block: Array, gain: Array, last: Array) -> list[_PairSums]:
-    """What is added by each block of layers."""
+    """What each block of layers adds."""
     sums = []
     for w, e, g in zip(*(split(x, last) for x in (weight, block, gain)), strict=True):
         scaled = w * g[None]
@@ -92,7 +92,7 @@ def _pair_sums(weight: Array, block: Array, gain: Array, last: Array) -> list[_P
 
 
 def hessian_of(cones: Cones, pieces: ConePieces, last: Array, damping: Array) -> Hessian:
-    """The Hessian where these pieces hold and the last layer's occupancy is `last`."""
+    """The Hessian for these pieces and the occupancy `last` of the last layer."""
     free, ahead = cones.free, cones.free[1:]
     sums = fence(_pair_sums, pieces.weight, pieces.block, pieces.gain, last)
     outer = jnp.moveaxis(jnp.concatenate([x.outer for x in sums], 2), 2, 0)
@@ -111,8 +111,8 @@ def hessian_of(cones: Cones, pieces: ConePieces, last: Array, damping: Array) ->
 def _divide(table: Array) -> Array:
     r"""$[M, R] \to M^{-1} R$, `[S, S + R, B] -> [S, R, B]`.
 
-    By Gauss-Jordan without pivoting, written out over the states so that every operation runs over
-    contiguous lanes.
+    Gauss-Jordan elimination without pivoting, unrolled over the states, so that every operation
+    runs over contiguous lanes.
     """
     num_states = table.shape[0]
     is_pivot = jnp.eye(num_states, dtype=bool)[..., None]

@@ -1,10 +1,10 @@
-"""Calls that XLA's CPU backend keeps apart from what surrounds them; elsewhere these only call.
+"""Calls that XLA's CPU backend does not inline; on other backends they are plain calls.
 
-A call with the attribute `inlineable = "false"` is left alone by XLA's inliner of calls, so that
-what it returns is computed once. Without it a program computes the same, slower. The attribute is
-XLA's own and promised to nobody: a version may drop it, and then only the time changes.
-`LOOKED_AT` lists the versions of JAX with which both settings were measured. A test fails with any
-other, until somebody has run `python benchmarks/projection.py`, whose rows show both.
+XLA's call inliner skips a call with the attribute `inlineable = "false"`, so that its result is
+computed once. Without the attribute a program computes the same, but more slowly. The attribute is
+undocumented: a version of XLA may drop it, and then only the time changes. `LOOKED_AT` lists the
+versions of JAX with which both settings were measured. A test fails with any other version until
+someone runs `python benchmarks/projection.py`, which has a row for each setting.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,13 +28,13 @@ _fences = ContextVar("_fences", default=True)
 
 
 class Decision(NamedTuple):
-    """What was measured with a minor version of JAX."""
+    """The measurement with a minor version of JAX."""
 
     version: str
     reason: str
 
 
-# Every minor version of JAX that somebody has looked at.
+# Every minor version of JAX that was measured.
 LOOKED_AT = (
     Decision("0.10", "measured: sixteen lanes of a small problem take 0.69 of the time"),
     Decision("0.12", "measured: sixteen lanes of a small problem take 0.62 of the time"),
@@ -42,7 +42,7 @@ LOOKED_AT = (
 
 
 def known_decision(version: str = jax.__version__) -> Decision | None:
-    """What was measured with a version of JAX; None if nobody has looked at it.
+    """The measurement with a version of JAX; None if there is none.
 
     Example:
       >>> known_decision("0.12.3").version, known_decision("0.1.75"), known_decision("1.0.0")
@@ -55,15 +55,15 @@ def known_decision(version: str = jax.__version__) -> Decision | None:
 def fence(
     function: Callable[Parameters, Result], *arguments: Parameters.args, **static: Parameters.kwargs
 ) -> Result:
-    """Call `function`, which must not be a closure, so that its results are computed once.
+    """Call `function` so that its results are computed once; it must not be a closure.
 
-    XLA's CPU backend would recompute them inside each of their uses, and drops
-    `lax.optimization_barrier`, which is meant against that, before it fuses.
+    XLA's CPU backend would recompute the results wherever they are used. `lax.optimization_barrier`
+    should prevent that, but the backend drops it before fusion.
 
     Args:
-      function: what to call; traced once for each of its static arguments.
+      function: the function, traced once for each value of its static arguments.
       *arguments: pytrees of arrays.
-      **static: hashable, not traced.
+      **static: hashable arguments that are not traced.
     """
     if not _fences.get():
         return function(*arguments, **static)
@@ -74,7 +74,7 @@ def fence(
 
 @contextmanager
 def unfenced() -> Iterator[None]:
-    """Trace without fences: for the benchmark. What JAX has traced before stays as it is."""
+    """Trace without fences, for the benchmark. Programs traced earlier keep theirs."""
     token = _fences.set(False)
     try:
         yield
@@ -82,13 +82,13 @@ def unfenced() -> Iterator[None]:
         _fences.reset(token)
 
 
-@cache  # by the function, so that `jit` does not trace it for every platform and batch again
+@cache  # one jitted function each, so that `jit` does not trace again for platforms and batches
 def _call(function: Callable[..., Any], **static: Any) -> Callable[..., Any]:
     def plain(*arguments: Any) -> Any:
         return function(*arguments, **static)
 
     def body(*arguments: Any) -> Any:
-        with set_xla_metadata(**dict.fromkeys(APART)):  # it is that of the call alone
+        with set_xla_metadata(**dict.fromkeys(APART)):  # only the call has the attribute
             return plain(*arguments)
 
     plain.__name__ = body.__name__ = function.__name__

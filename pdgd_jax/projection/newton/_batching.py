@@ -71,9 +71,9 @@ def merging(solve: Batched, options: NewtonOptions) -> Batched:
     return project_batch
 
 
-# A batch is a JAX primitive that knows the types of its results, so that JAX traces the solver only
-# when it knows the size of the batch and its platform. `custom_vmap` would first trace it for one
-# lane, for nothing, which takes a fifth of the time that a run needs before it is compiled.
+# A batch is a JAX primitive that knows the types of its results. So JAX traces the solver only when
+# it knows the size of the batch and its platform. `custom_vmap` would first trace it for one lane
+# in vain, which takes a fifth of the time before a run compiles.
 _batch = Primitive("project_batch")
 _batch.multiple_results = True
 
@@ -101,7 +101,7 @@ _compiled = jax.jit(_batch.bind, static_argnames=("solve", "options", "structure
 
 
 def _run(*leaves: Array, **static: Any) -> list[Array]:
-    with jax.disable_jit(False):  # as for every primitive: there is nothing else to run
+    with jax.disable_jit(False):  # as for every primitive, there is nothing else to run
         results: list[Array] = _compiled(*leaves, **static)
     return results
 
@@ -109,7 +109,7 @@ def _run(*leaves: Array, **static: Any) -> list[Array]:
 def _merge(
     leaves: Sequence[Array], axes: Sequence[int | None], **static: Any
 ) -> tuple[list[Array], list[int]]:
-    """`vmap` of a batch: a larger one."""
+    """`vmap` of a batch: a larger batch."""
     size = next(x.shape[axis] for x, axis in zip(leaves, axes, strict=True) if axis is not None)
 
     def widen(x: Array, axis: int | None) -> Array:

@@ -1,4 +1,4 @@
-"""Newton steps on the linear pieces, and the local loop that is made of them alone."""
+"""Newton steps on the linear pieces, and the local loop of such steps."""
 
 from typing import NamedTuple, TypeVar
 
@@ -30,26 +30,26 @@ Tree = TypeVar("Tree")
 
 
 class Guess(NamedTuple):
-    """Where the pieces are to be found."""
+    """The point at which to find the pieces."""
 
     potential: Array  # [L, S, B]
     mass: Array  # [C B]
 
 
 class Iterate(NamedTuple):
-    """A guess and what was found there."""
+    """A guess and its evaluation."""
 
     start: Guess
     pieces: ConePieces
     last: Array  # [S, A, B], the occupancy of the last layer
     gradient: Array  # F q - b, [L, S, B]
     residual: Array  # [B]
-    rounding: Array  # [B], of what the residual is computed from
+    rounding: Array  # [B], the rounding error behind the residual
     iterations: Array  # [B]
 
 
 class Found(NamedTuple):
-    """What a loop ends with: of the pieces, which are large, what is needed afterwards."""
+    """The result of a loop: what is needed of an iterate afterwards; its pieces are large."""
 
     start: Guess
     gain: Array  # [C B]
@@ -61,7 +61,7 @@ class Found(NamedTuple):
 
     @classmethod
     def of(cls, iterate: Iterate) -> "Found":
-        """What is needed of an iterate."""
+        """The needed parts of an iterate."""
         pieces = iterate.pieces
         return cls(
             start=Guess(iterate.start.potential, pieces.mass),
@@ -74,12 +74,12 @@ class Found(NamedTuple):
         )
 
     def within(self, goal: Array) -> Array:
-        """The lanes that are done: the residual is small enough, and so is its rounding."""
+        """The lanes that are done: the residual and its rounding error are small enough."""
         return (self.residual <= goal) & (self.rounding <= goal)
 
 
 def excess_of(cones: Cones, mass: Array, value: Array, last: Array) -> Array:
-    """$F q - b$ of the masses and entries of the cones and the occupancy of the last layer."""
+    """$F q - b$ from the masses and entries of the cones and the occupancy of the last layer."""
     outflow = per_state(mass, last)
     source = jnp.zeros_like(outflow[:1]).at[0, 0].set(1)
     entered = jnp.concatenate([source, fence(over_pairs, value, last)])
@@ -89,7 +89,7 @@ def excess_of(cones: Cones, mass: Array, value: Array, last: Array) -> Array:
 def evaluate(
     options: NewtonOptions, cones: Cones, start: Guess, iterations: Array, exact: bool = False
 ) -> Iterate:
-    """The pieces, at a guess of the masses or exact, the flow they violate, and the residual."""
+    """The pieces, at a guess of the masses or exact, their excess flow, and the residual."""
     y = start.potential
     here, ahead = around(y, cones.last.shape[1])
     point = cones.target + here[None] - ahead
@@ -98,7 +98,7 @@ def evaluate(
     else:
         pieces = fence(classify, point, cones.center, cones.half_radius, start.mass)
     last = positive_part(cones.last + y[-1][:, None])
-    # Rounding leaves the mass and the sum of what has it a little apart.
+    # By rounding, the mass differs a little from the sum of its entries.
     value = positive_part(pieces.value) if exact else pieces.value
     gradient = excess_of(cones, entries_sum(value) if exact else pieces.mass, value, last)
     moved = jnp.abs(pieces.mass - pieces.mass_guess).reshape(-1, y.shape[-1])
@@ -112,10 +112,10 @@ def evaluate(
 
 
 def unevaluated(cones: Cones, start: Guess, iterations: Array) -> Iterate:
-    """Before the first evaluation: a Newton step from here changes nothing.
+    """An iterate before the first evaluation; a Newton step from here changes nothing.
 
-    The loops begin with it and evaluate inside, so that the program, which takes longer to compile
-    than to run, holds the evaluation only once.
+    The loops begin with it and evaluate inside, so that the program contains the evaluation only
+    once. It takes longer to compile than to run.
     """
     nothing = jnp.zeros_like(cones.target)
     none = jnp.zeros_like(cones.half_radius)
@@ -140,7 +140,7 @@ def unevaluated(cones: Cones, start: Guess, iterations: Array) -> Iterate:
 
 
 def newton_point(cones: Cones, iterate: Iterate) -> Guess:
-    """Where the linear system of the current pieces is solved."""
+    """The solution of the linear system of the current pieces."""
     pieces, last = iterate.pieces, iterate.last
     damping = 1e-3 * jnp.minimum(1, iterate.residual)
     hessian = hessian_of(cones, pieces, last, damping)
@@ -151,7 +151,7 @@ def newton_point(cones: Cones, iterate: Iterate) -> Guess:
 
 
 def select(lanes: Array, new: Tree, old: Tree) -> Tree:
-    """`new` in these lanes and `old` in the others, for arrays whose last axis ends in lanes."""
+    """`new` in these lanes and `old` in the others; the last axis of an array ends in lanes."""
 
     def pick(x: Array, y: Array) -> Array:
         each = jnp.tile(lanes, x.shape[-1] // lanes.size)
@@ -164,11 +164,11 @@ class _Local(NamedTuple):
     """The carry of `local`."""
 
     start: Guess  # of the next step
-    found: Found  # by the last
+    found: Found  # by the last step
 
 
 def local(options: NewtonOptions, cones: Cones, start: Guess, tolerance: Array) -> Found:
-    """Newton on the pieces from `start`, until every lane is done or out of budget."""
+    """Newton steps on the pieces from `start`, until every lane is done or the steps run out."""
 
     def running(found: Found | Iterate) -> Array:
         return (found.residual > tolerance) & (found.iterations < options.local_steps)
@@ -179,7 +179,7 @@ def local(options: NewtonOptions, cones: Cones, start: Guess, tolerance: Array) 
         lanes = running(iterate)
 
         def move() -> Guess:
-            # A lane that is done keeps its point, and evaluating it again gives the same result.
+            # A lane that is done keeps its point, and evaluates to the same result again.
             return select(lanes, newton_point(cones, iterate), iterate.start)
 
         start = lax.cond(lanes.any(), move, lambda: iterate.start)
