@@ -14,7 +14,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
 import jax
 
@@ -24,17 +24,15 @@ from pdgd_jax.simulation import checkpoint_episodes, start
 from pdgd_jax.sweeps._configuration import Configuration
 from pdgd_jax.sweeps._costs import bytes_of, compile_seconds, episode_seconds, lane_bytes
 from pdgd_jax.sweeps._lanes import SETTINGS, LaneBuilder
+from pdgd_jax.sweeps._plan_facts import GroupFacts, PlanFacts
 
 __all__ = [
     "DIMS",
     "Block",
-    "BlockFacts",
     "Cell",
     "Group",
-    "GroupFacts",
     "Lane",
     "Plan",
-    "PlanFacts",
     "plan_of",
     "stops_of",
     "width_of",
@@ -50,39 +48,6 @@ _SAVE_SECONDS = 5.0
 _MOST_LANES_CPU = 64
 _MOST_LANES = 4096
 _MEMORY_OF_BLOCK = 2**30
-
-
-class BlockFacts(TypedDict):
-    """A block, as the manifest of a sweep keeps it."""
-
-    horizon: int
-    lanes: int
-    chunks: int
-
-
-class GroupFacts(TypedDict):
-    """A group, as the manifest of a sweep keeps it; see `Group`."""
-
-    name: str
-    learners: list[str]
-    instances: list[str]
-    shape: list[int]
-    constraints: int
-    processes: list[str]
-    lanes: int
-    width: int
-    episodes: int
-    bytes_per_device: int
-    blocks: dict[str, BlockFacts]
-
-
-class PlanFacts(TypedDict):
-    """A plan, as the manifest of a sweep keeps it."""
-
-    lanes: int
-    episodes: int
-    compilations: int
-    groups: list[GroupFacts]
 
 
 class Cell(NamedTuple):

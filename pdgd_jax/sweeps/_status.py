@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import Any, cast
 
-from pdgd_jax.sweeps._plan import PlanFacts
+from pdgd_jax.sweeps._plan_facts import PlanFacts
 
 __all__ = ["GroupStatus", "ProcessStatus", "SweepStatus", "sweep_status"]
 
