@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from pdgd_jax import (
+    Comparators,
     ConfidenceSet,
     learners,
     make,
@@ -55,3 +56,8 @@ def test_a_wrong_shape_is_refused_while_a_program_is_traced():
     occupancies = jnp.zeros((2, L, S + 1, A, S))
     with pytest.raises(jaxtyping.TypeCheckError, match="parameter 'occupancy'"):
         jax.jit(jax.vmap(value_of))(values, occupancies)
+
+
+def test_a_wrong_shape_is_refused_by_a_pytree_that_converts_nothing():
+    with pytest.raises(jaxtyping.TypeCheckError, match="parameter 'occupancies'"):
+        Comparators(jnp.zeros((L, S, A, S)), jnp.zeros((2, 1)))

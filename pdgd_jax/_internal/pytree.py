@@ -28,10 +28,10 @@ def pytree(cls: type[T]) -> type[T]:
     all, and nothing can be checked. (`jax.tree_util.register_dataclass` calls the constructor there
     too: https://github.com/jax-ml/jax/issues/25486.)
     """
-    # Annotations describe what the fields hold; a constructor accepts anything it can convert.
-    # So tests that execute annotations (jaxtyping) skip its arguments. mypy does not know the
-    # attribute.
-    cls.__no_type_check__ = True  # type: ignore[attr-defined]
+    if hasattr(cls, "__post_init__"):
+        # Annotations describe what the fields hold; such a constructor accepts anything it can
+        # convert. So tests that execute annotations (jaxtyping) skip its arguments.
+        cls.__no_type_check__ = True  # type: ignore[attr-defined]
     has_repr = cls.__repr__ is not object.__repr__
     cls = dataclasses.dataclass(frozen=True, eq=False, repr=not has_repr)(cls)
     dataclass: Any = cls

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from pdgd_jax._internal.memory import free_memory
 from pdgd_jax.learners import Learner
 from pdgd_jax.models import CMDP
-from pdgd_jax.simulation import Comparators, start
+from pdgd_jax.simulation import Carry, Comparators, LaneInputs, start
 
 if TYPE_CHECKING:
     from pdgd_jax.sweeps._plan import Group, Plan
@@ -223,12 +223,7 @@ def cost_of_run(
     used = min(devices, seeds)
     width = -(-seeds // used)
     shape, dtype = cmdp.layers.shape, cmdp.mdp.transition.dtype
-    # Placeholders for the optimal and the most feasible occupancy, which linear programs find
-    # later.
-    found: Any = jax.ShapeDtypeStruct((2, *shape, shape[1]), dtype)
-    comparators = Comparators(found, Comparators.default(cmdp).multipliers)
-    what = (cmdp, learner.as_pytree(), comparators)
-    carry = jax.eval_shape(lambda w: start(jax.random.key(0), *w), what)
+    carry, what = jax.eval_shape(_begun, cmdp, learner.as_pytree())
     each = lane_bytes(bytes_of(carry), bytes_of(what))
     constants, reason = _known(name, solver)
     compiling = playing = None
@@ -251,6 +246,16 @@ def cost_of_run(
         play_seconds=playing,
         reason=reason,
     )
+
+
+def _begun(cmdp: CMDP, learner: Learner) -> tuple[Carry, LaneInputs]:
+    """A lane before its first episode, and its inputs; only the shapes are right."""
+    default, shape = Comparators.default(cmdp), cmdp.layers.shape
+    # Placeholders for the optimal and the most feasible occupancy, which linear programs find
+    # later.
+    found = jnp.zeros((2, *shape, shape[1]), default.occupancies.dtype)
+    what = LaneInputs(cmdp, learner, Comparators(found, default.multipliers))
+    return start(jax.random.key(0), *what), what
 
 
 def cost_of_plan(plan: "Plan", devices: int, processes: int = 1) -> Cost:

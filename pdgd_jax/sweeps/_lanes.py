@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from pdgd_jax.instances import depends_on_episodes
@@ -101,6 +102,6 @@ class LaneBuilder:
         comparators = self.comparators(cell.instance, cell.horizon)
         old = comparators.occupancies.shape[1:]
         grow = [(0, b - a) for a, b in zip(old, (*shape, shape[1]), strict=True)]
-        occupancies: Any = np.pad(np.asarray(comparators.occupancies), [(0, 0), *grow])
+        occupancies = jnp.asarray(np.pad(comparators.occupancies, [(0, 0), *grow]))
         comparators = Comparators(occupancies, comparators.multipliers)
         return jax.tree.map(np.asarray, LaneInputs(cmdp, self.learner(cell, cmdp), comparators))
