@@ -6,9 +6,10 @@ from typing import Any, TypeVar, dataclass_transform
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float
+import numpy as np
+from jaxtyping import Array, ArrayLike, DTypeLike, Float
 
-__all__ = ["as_float", "is_concrete", "pytree", "static"]
+__all__ = ["as_array", "as_float", "is_concrete", "numpy_for", "pytree", "static"]
 
 T = TypeVar("T")
 Meta = tuple[object, ...]
@@ -63,9 +64,26 @@ def is_concrete(*arrays: object) -> bool:
     return not any(isinstance(array, jax.core.Tracer) for array in arrays)
 
 
+def numpy_for(*arrays: object) -> Any:
+    """NumPy if the host can look at all arrays, else `jax.numpy`.
+
+    On the host every operation of JAX is a program of its own, which takes 10 ms to load even if it
+    was compiled long ago.
+    """
+    return np if is_concrete(*arrays) else jnp
+
+
+def as_array(values: ArrayLike, dtype: DTypeLike | None = None) -> Array:
+    """`jnp.asarray`, but without a program where the host has the numbers."""
+    if not is_concrete(values) or isinstance(values, Array):
+        return jnp.asarray(values, dtype)
+    dtype = None if dtype is None else jnp.result_type(dtype)
+    return jax.device_put(np.asarray(values, dtype))
+
+
 def as_float(values: ArrayLike) -> Float[Array, "..."]:
     """`values` as a floating point array: a float type is kept, others become JAX's default."""
-    array = jnp.asarray(values)
+    array = as_array(values)
     if not jnp.issubdtype(array.dtype, jnp.floating):
         array = array.astype(jnp.result_type(float))
     return array

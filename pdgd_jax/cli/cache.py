@@ -21,7 +21,7 @@ VARIABLE = "PDGD_CACHE"  # "off", or a folder
 
 _OFF = ("off", "0", "no", "false")
 
-# Small programs are kept too: besides the large one a run has sixty, which take 40 ms each to
+# Small programs are kept too: besides the large one a run has a few, which take 40 ms each to
 # compile and 5 ms to read.
 _LEAST_SECONDS = 0.0
 _MOST_BYTES = 256 * 2**20  # a run takes about 1 MB; the least recently used go first

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import ArrayLike
 
 from pdgd_jax._internal.checks import is_positive
-from pdgd_jax._internal.pytree import is_concrete
+from pdgd_jax._internal.pytree import as_array, is_concrete, numpy_for
 from pdgd_jax._internal.registry import Registry
 from pdgd_jax.learners._base import Rates
 from pdgd_jax.models import Layers
@@ -46,9 +46,11 @@ def theory(
 def tuned(layers: Layers, num_constraints: int, num_episodes: ArrayLike, delta: ArrayLike) -> Rates:
     """The rates that minimise the two bounds."""
     del delta
-    triples, L = layers.num_triples.astype(float), layers.num_layers.astype(float)
-    eta = 1 / (L * jnp.sqrt(num_constraints * jnp.asarray(num_episodes, float)))
-    return Rates(jnp.sqrt(triples / (2 * L)), eta)
+    triples, L, dtype = layers.num_triples, layers.num_layers, jnp.result_type(float)
+    xp = numpy_for(triples, L, num_episodes)
+    triples, L, T = (xp.asarray(x, dtype) for x in (triples, L, num_episodes))
+    eta = 1 / (L * xp.sqrt(num_constraints * T))
+    return Rates(as_array(xp.sqrt(triples / (2 * L))), as_array(eta))
 
 
 RATES = Registry[Callable[[Layers, int, ArrayLike, ArrayLike], Rates]](

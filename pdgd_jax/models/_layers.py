@@ -1,13 +1,14 @@
 """The shape of a loop-free MDP: which states and actions each layer has."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, DTypeLike, Float, Int
 
 from pdgd_jax._internal.checks import first_place, is_integer, place
-from pdgd_jax._internal.pytree import is_concrete, pytree
+from pdgd_jax._internal.pytree import as_array, is_concrete, numpy_for, pytree
 from pdgd_jax._internal.typing import NDArray
 
 __all__ = ["Layers"]
@@ -49,8 +50,8 @@ class Layers:
         state_mask, action_mask = self.state_mask, self.action_mask
         if is_concrete(state_mask, action_mask):
             _check_masks(np.asarray(state_mask), np.asarray(action_mask))
-        object.__setattr__(self, "state_mask", jnp.asarray(state_mask, bool))
-        object.__setattr__(self, "action_mask", jnp.asarray(action_mask, bool))
+        object.__setattr__(self, "state_mask", as_array(state_mask, bool))
+        object.__setattr__(self, "action_mask", as_array(action_mask, bool))
 
     @classmethod
     def from_sizes(cls, sizes: Sequence[int], num_actions: int) -> "Layers":
@@ -75,7 +76,7 @@ class Layers:
             raise ValueError(f"num_actions must be at least 1; got {num_actions}.")
         states = np.arange(max(sizes)) < np.array(sizes)[:, None]  # [L+1, S]
         actions = np.repeat(states[:-1, :, None], num_actions, axis=2)  # [L, S, A]
-        return cls(jnp.asarray(states), jnp.asarray(actions))
+        return cls(as_array(states), as_array(actions))
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -92,7 +93,7 @@ class Layers:
     @property
     def triple_mask(self) -> Bool[Array, "layers states actions states"]:
         """True for each $(x, a, x')$ that an occupancy may give mass."""
-        return self.action_mask[..., None] & self.state_mask[1:, None, None, :]
+        return as_array(self._triples())
 
     @property
     def decision_mask(self) -> Bool[Array, "layers states"]:
@@ -108,7 +109,7 @@ class Layers:
     @property
     def num_layers(self) -> Int[Array, ""]:
         """$L$, the number of decisions of an episode."""
-        return self.decision_mask.any(-1).sum()
+        return as_array(self._masks()[1].any(-1).any(-1).sum())
 
     @property
     def num_states(self) -> Int[Array, ""]:
@@ -118,25 +119,36 @@ class Layers:
     @property
     def num_actions(self) -> Int[Array, ""]:
         """$|A|$, the most actions that a state has."""
-        return self.action_mask.sum(-1).max()
+        return as_array(self._masks()[1].sum(-1).max())
 
     @property
     def num_triples(self) -> Int[Array, ""]:
         """The number of $(x, a, x')$, the dimension of an occupancy."""
-        return self.triple_mask.sum()
+        return as_array(self._triples().sum())
 
     def uniform_policy(self, dtype: DTypeLike = float) -> Float[Array, "layers states actions"]:
         """The policy that plays every action of a state equally often."""
-        counts = jnp.maximum(self.action_mask.sum(-1, keepdims=True), 1)
-        return self.action_mask.astype(dtype) / counts.astype(dtype)
+        mask, dtype = self._masks()[1], jnp.result_type(dtype)
+        counts = numpy_for(mask).maximum(mask.sum(-1, keepdims=True), 1)
+        return as_array(mask.astype(dtype) / counts.astype(dtype))
 
     def pad_to(self, shape: tuple[int, int, int]) -> "Layers":
         """The same layers inside a larger padded `(L, S, A)`."""
-        grow = _growth(self.shape, shape)
-        state_mask = jnp.pad(self.state_mask, (grow[0], grow[1]))
+        grow, xp = _growth(self.shape, shape), numpy_for(self.state_mask, self.action_mask)
         # After the end of the episode there is a single state without actions.
-        state_mask = state_mask.at[self.shape[0] + 1 :, 0].set(True)
-        return Layers(state_mask, jnp.pad(self.action_mask, grow))
+        over = np.zeros((shape[0] + 1, shape[1]), bool)
+        over[self.shape[0] + 1 :, 0] = True
+        state_mask = xp.pad(self.state_mask, (grow[0], grow[1])) | over
+        return Layers(state_mask, xp.pad(self.action_mask, grow))
+
+    def _masks(self) -> tuple[Any, Any]:
+        """The masks of states and actions, as arrays of NumPy if the host can look at them."""
+        masks = self.state_mask, self.action_mask
+        return (np.asarray(masks[0]), np.asarray(masks[1])) if is_concrete(*masks) else masks
+
+    def _triples(self) -> Any:
+        states, actions = self._masks()
+        return actions[..., None] & states[1:, None, None, :]
 
     def __repr__(self) -> str:
         if not is_concrete(self.action_mask) or self.action_mask.ndim != 3:

@@ -1,11 +1,10 @@
 """Loop-free MDPs."""
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from pdgd_jax._internal.checks import check_sums, first_place, place, rounding_of_sums
-from pdgd_jax._internal.pytree import as_float, is_concrete, pytree
+from pdgd_jax._internal.pytree import as_float, is_concrete, numpy_for, pytree
 from pdgd_jax._internal.typing import NDArray
 from pdgd_jax.models._layers import Layers
 
@@ -53,7 +52,7 @@ class LayeredMDP:
         layers = self.layers.pad_to(shape)
         L, S, A = self.layers.shape
         grow = [(0, shape[0] - L), (0, shape[1] - S), (0, shape[2] - A), (0, shape[1] - S)]
-        return LayeredMDP(layers, jnp.pad(self.transition, grow))
+        return LayeredMDP(layers, numpy_for(self.transition).pad(self.transition, grow))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}{str(self.layers).removeprefix('Layers')}"

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, DTypeLike, Float, Int, Key, PyTree
 
 from pdgd_jax._internal.checks import first_place, place
-from pdgd_jax._internal.pytree import as_float, is_concrete
+from pdgd_jax._internal.pytree import as_array, as_float, is_concrete, numpy_for
 from pdgd_jax._internal.typing import NDArray
 
 __all__ = [
@@ -124,7 +124,7 @@ class Process:
         def pad_leaf(leaf: Array) -> Array:
             if leaf.shape[-3:] != old:
                 return leaf
-            return jnp.pad(leaf, [(0, 0)] * (leaf.ndim - 3) + grow)
+            return as_array(numpy_for(leaf).pad(leaf, [(0, 0)] * (leaf.ndim - 3) + grow))
 
         return jax.tree.map(pad_leaf, self)
 

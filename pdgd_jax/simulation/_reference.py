@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, DTypeLike, Float
 
 from pdgd_jax import theory
-from pdgd_jax._internal.pytree import pytree
+from pdgd_jax._internal.pytree import as_array, numpy_for, pytree
 from pdgd_jax.learners import Setting
 from pdgd_jax.models import CMDP
 from pdgd_jax.processes import StochasticProcess
@@ -33,8 +33,9 @@ class Comparators:
         """No occupancies, which need an oracle; the multipliers 0 and the unit vectors."""
         L, S, A = cmdp.layers.shape
         m, dtype = cmdp.num_constraints, cmdp.mdp.transition.dtype
-        units = jnp.concatenate([jnp.zeros((1, m), dtype), jnp.eye(m, dtype=dtype)])
-        return cls(jnp.zeros((0, L, S, A, S), dtype), units)
+        xp = numpy_for(cmdp.mdp.transition)
+        units = xp.concatenate([xp.zeros((1, m), dtype), xp.eye(m, dtype=dtype)])
+        return cls(as_array(xp.zeros((0, L, S, A, S), dtype)), as_array(units))
 
 
 class Reference(NamedTuple):

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from pdgd_jax._internal.pytree import as_array
 from pdgd_jax._internal.typing import Arrays
 from pdgd_jax.results import PROBABILITY, QUANTITIES, Quantity, dataset_of, evaluate, versions
 from pdgd_jax.simulation import (
@@ -77,9 +77,9 @@ def _histories(
     size = (len(episodes), len(block.lanes))
     like = jax.tree.map(lambda x: jax.ShapeDtypeStruct((*size, *x.shape), x.dtype), one)
     kept = from_arrays(like, rows)
-    metrics = jax.tree.map(lambda x: jnp.asarray(np.moveaxis(x, 0, 1)), kept)
-    ends = jnp.broadcast_to(jnp.array(episodes, jnp.int32), size[::-1])
-    last = jnp.asarray(policy[: len(block.lanes)])
+    metrics = jax.tree.map(lambda x: as_array(np.moveaxis(x, 0, 1)), kept)
+    ends = as_array(np.broadcast_to(np.array(episodes, np.int32), size[::-1]))
+    last = as_array(policy[: len(block.lanes)])
     together = history_of(metrics, ends, last, inputs.learner, inputs.comparators)
     return [
         (lane, jax.tree.map(lambda x, i=i: np.asarray(x)[i], together))

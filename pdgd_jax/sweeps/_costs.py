@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from pdgd_jax._internal.memory import free_memory
 from pdgd_jax.learners import Learner
@@ -159,8 +160,8 @@ def lane_bytes(carry: int, data: int) -> int:
 
 def variables_of(cmdp: CMDP) -> int:
     """The number of entries (x, a, x') of an occupancy, without padding."""
-    states = jnp.asarray(cmdp.layers.state_mask)[1:].sum(-1)
-    pairs = jnp.asarray(cmdp.layers.action_mask).sum((-2, -1))
+    states = np.asarray(cmdp.layers.state_mask)[1:].sum(-1)
+    pairs = np.asarray(cmdp.layers.action_mask).sum((-2, -1))
     return int((states * pairs).sum())
 
 

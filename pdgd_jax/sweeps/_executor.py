@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pdgd_jax._internal.pytree import as_array
 from pdgd_jax._internal.typing import Arrays
 from pdgd_jax.results import versions
 from pdgd_jax.simulation import (
@@ -258,7 +259,7 @@ class _Player:
         of = {cell: self.builder.inputs(cell, self.group.shape) for cell in cells}
         inputs = program.place(stacked([of[lane.cell] for lane in lanes]))
         keys = np.stack([self.keys(lane.cell)[lane.seed] for lane in lanes])
-        placed = program.place(jax.random.wrap_key_data(jnp.asarray(keys)))
+        placed = program.place(jax.random.wrap_key_data(as_array(keys)))
         carry = program.begin(placed, inputs)
         if all(slot.carry is None for slot in slots):
             return inputs, carry

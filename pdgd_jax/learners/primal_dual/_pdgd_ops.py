@@ -14,7 +14,7 @@ import optax
 from jax.tree_util import Partial
 from jaxtyping import Array, ArrayLike, Float
 
-from pdgd_jax._internal.pytree import pytree, static
+from pdgd_jax._internal.pytree import as_array, pytree, static
 from pdgd_jax._internal.typing import MaybeKey
 from pdgd_jax.learners._base import Info, Learner, Setting, check_setting
 from pdgd_jax.learners._rates import RatesLike, rates_of
@@ -148,9 +148,9 @@ def pdgd_ops(
     """
     check_setting(num_episodes, delta, confidence_scale, num_constraints)
     solver_of(solver)
-    delta, scale = jnp.asarray(delta, float), jnp.asarray(confidence_scale, float)
+    delta, scale = as_array(delta, float), as_array(confidence_scale, float)
     constants = rates_of(rates, layers, num_constraints, num_episodes, delta)
-    T = jnp.asarray(num_episodes, float)
+    T = as_array(num_episodes, float)
     primal = PrimalConfig(layers, constants.primal, delta, scale, T, solver)
     config = Config(primal, constants.dual, num_constraints, dual_optimizer)
     # Bounds are known only for plain gradient descent.
@@ -160,6 +160,6 @@ def pdgd_ops(
         policy=Partial(policy, config),
         update=Partial(update, config),
         setting=Setting(
-            layers, delta, known, scale, jnp.asarray(num_episodes, jnp.int32), num_constraints
+            layers, delta, known, scale, as_array(num_episodes, jnp.int32), num_constraints
         ),
     )

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax.tree_util import Partial
 from jaxtyping import Array, ArrayLike, Float, PyTree
 
-from pdgd_jax._internal.pytree import pytree, static
+from pdgd_jax._internal.pytree import as_array, pytree, static
 from pdgd_jax._internal.typing import MaybeKey
 from pdgd_jax.learners._base import Info, Learner, Setting, check_setting
 from pdgd_jax.learners._rates import RatesLike, rates_of
@@ -182,15 +182,15 @@ def uc_o_gdps(
     """
     check_setting(num_episodes, delta, confidence_scale)
     solver_of(solver)
-    delta, scale = jnp.asarray(delta, float), jnp.asarray(confidence_scale, float)
+    delta, scale = as_array(delta, float), as_array(confidence_scale, float)
     constants = rates_of(rates, layers, 1, num_episodes, delta)
-    T = jnp.asarray(num_episodes, float)
+    T = as_array(num_episodes, float)
     config = Config(layers, constants.primal, delta, scale, T, solver)
     return Learner(
         init=Partial(_init, config),
         policy=Partial(policy, config),
         update=Partial(_update, config, Partial(loss or _minus_reward)),
-        setting=Setting(layers, delta, constants, scale, jnp.asarray(num_episodes, jnp.int32)),
+        setting=Setting(layers, delta, constants, scale, as_array(num_episodes, jnp.int32)),
     )
 
 
