@@ -139,7 +139,7 @@ class _Factor(NamedTuple):
     inverse: Array  # [L S, L S], of 1 / step + F N^-1 F^T
 
     @classmethod
-    def of(cls, program: Program, step_size: Array) -> "_Factor":
+    def of(cls, program: Program, step_size: ArrayLike) -> "_Factor":
         step = Rows(*(step_size * scale**2 for scale in SCALE))
         pivot = RIDGE + step.deviation + step.excess
         own = 1 + RIDGE + step.occupancy
@@ -208,11 +208,16 @@ class _Direct:
     """A linear solver for `BoxOSQP`, with the interface of jaxopt's."""
 
     def init_state(
-        self, unknowns: PyTree, quadratic: object, program: Program, sigma: Array, step_size: Array
+        self,
+        unknowns: PyTree,
+        quadratic: object,
+        program: Program,
+        sigma: ArrayLike,
+        step_size: ArrayLike,
     ) -> _Factor:
         return _Factor.of(program, jnp.asarray(step_size, program.center.dtype))
 
-    def update_stepsize(self, factor: _Factor, step_size: Array) -> _Factor:
+    def update_stepsize(self, factor: _Factor, step_size: ArrayLike) -> _Factor:
         return _Factor.of(factor.program, step_size)
 
     def run(self, right: tuple[Array, Array], state: PyTree) -> tuple[tuple[Array, Array], _Factor]:
