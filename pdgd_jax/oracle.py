@@ -30,13 +30,13 @@ class Optimum(NamedTuple):
 
     Attributes:
       value: $\mathrm{OPT}_{r,G}$; minus infinity if no policy satisfies the constraints.
-      occupancy: `[L, S, A, S]`, an optimal $q^*$; NaN if infeasible.
+      occupancy: over the triples, as in the layers, an optimal $q^*$; NaN if infeasible.
       multipliers: `[m]`, optimal Lagrange multipliers, not negative; NaN if infeasible.
       status: "optimal" or "infeasible".
     """
 
     value: float
-    occupancy: Float[NDArray, "layers states actions states"]
+    occupancy: Float[NDArray, "layers *triples"]
     multipliers: Float[NDArray, " m"]
     status: Literal["optimal", "infeasible"]
 
@@ -52,13 +52,13 @@ class SlaterMargin(NamedTuple):
     Attributes:
       rho: $\rho = \max_{q \in \Delta(M)} \min_i -[G^\top q]_i$; for adversarial constraints the
         minimum is also over all episodes. Negative if no policy satisfies them all.
-      occupancy: `[L, S, A, S]`, the $q^\circ$ that attains it.
+      occupancy: over the triples, as in the layers, the $q^\circ$ that attains it.
       exact: whether `rho` is this number. If not, the constraints depend on chance or on the
         policies to come, and `rho` is a lower bound: the margin for the worst of them.
     """
 
     rho: float
-    occupancy: Float[NDArray, "layers states actions states"]
+    occupancy: Float[NDArray, "layers *triples"]
     exact: bool = True
 
     @property
@@ -115,7 +115,7 @@ def optimum(
     )
     if solution.status == 2:
         nothing = np.full(len(G), np.nan)
-        return Optimum(-np.inf, np.full(flow.shape, np.nan), nothing, "infeasible")
+        return Optimum(-np.inf, np.full(flow.transition.shape, np.nan), nothing, "infeasible")
     _require_success(solution)
     multipliers = np.maximum(-solution.ineqlin.marginals, 0) if len(G) else np.zeros(0)
     return Optimum(float(-solution.fun), flow.occupancy_of(solution.x), multipliers, "optimal")
@@ -260,36 +260,36 @@ class _Flow:
     """Flow conservation over the valid pairs (x, a), as a sparse matrix."""
 
     def __init__(self, mdp: LayeredMDP) -> None:
-        if mdp.transition.ndim != 4:
+        self.layers = mdp.layers
+        if mdp.layers.action_mask.ndim != 3:
             raise ValueError(
                 f"the oracle takes one MDP; this one has transitions {mdp.transition.shape}. "
                 "Solve stacked instances one by one."
             )
         mask: NDArray = np.asarray(mdp.layers.action_mask)
+        L, S, A = mask.shape
+        self.mask = mask
         # Rows that sum to 1 only in float32 would violate the flow balance of the LP.
         transition = np.asarray(mdp.transition).astype(np.float64)
-        total = transition.sum(-1, keepdims=True)
-        self.transition = transition / np.where(total > 0, total, 1)
-        self.mask = mask
-        self.shape = self.transition.shape
-        layer, state, action = np.nonzero(mask)
-        self.num_pairs = len(layer)
+        total = mdp.layers.rows_on_host(transition).sum(-1)
+        total = mdp.layers.spread_on_host(np.where(total > 0, total, 1))
+        self.transition = transition / total
+        self.num_pairs = int(mask.sum())
         decides: NDArray = np.asarray(mask.any(-1))  # [L, S]
         row_of = np.cumsum(decides.reshape(-1)).reshape(decides.shape) - 1
-        pair = np.arange(self.num_pairs)
+        column_of = np.cumsum(mask.reshape(-1)).reshape(L, S * A) - 1
+        of_layer, of_state, _ = np.nonzero(mask)
         outflow = scipy.sparse.coo_matrix(
-            (np.ones(self.num_pairs), (row_of[layer, state], pair)),
+            (np.ones(self.num_pairs), (row_of[of_layer, of_state], np.arange(self.num_pairs))),
             shape=(int(decides.sum()), self.num_pairs),
         )
-        rows = self.transition[layer, state, action]  # [pairs, S]
-        from_pair, to_state = np.nonzero(rows)
-        next_layer = np.minimum(layer[from_pair] + 1, mask.shape[0] - 1)
+        steps = mdp.layers.steps_on_host(self.transition)
         # Nothing is conserved in the last state.
-        inside = (layer[from_pair] + 1 < mask.shape[0]) & decides[next_layer, to_state]
-        from_pair, to_state, next_layer = from_pair[inside], to_state[inside], next_layer[inside]
+        after = np.minimum(steps.layer + 1, L - 1)
+        inside = (steps.layer + 1 < L) & decides[after, steps.following]
+        states, pairs = row_of[after, steps.following], column_of[steps.layer, steps.pair]
         inflow = scipy.sparse.coo_matrix(
-            (rows[from_pair, to_state], (row_of[next_layer, to_state], from_pair)),
-            shape=outflow.shape,
+            (steps.value[inside], (states[inside], pairs[inside])), shape=outflow.shape
         )
         self.matrix = (outflow - inflow).tocsr()
         self.source = np.zeros(outflow.shape[0])
@@ -314,10 +314,10 @@ class _Flow:
         return array[..., self.mask].astype(np.float64)
 
     def occupancy_of(self, pairs: NDArray) -> NDArray:
-        """The occupancy `[L, S, A, S]` of a solution over pairs."""
+        """The occupancy over the triples of a solution over pairs."""
         marginal = np.zeros(self.mask.shape)
         marginal[self.mask] = np.maximum(pairs, 0)
-        return marginal[..., None] * self.transition
+        return self.layers.spread_on_host(marginal) * self.transition
 
 
 def _require_success(solution: Any) -> None:

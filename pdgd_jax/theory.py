@@ -97,7 +97,11 @@ def radius(
 
     Reference:
       Equation "Confidence set": with probability $1 - \delta$ it holds the true transitions in
-      every epoch (Lemma 5).
+      every epoch (Lemma 5). If it is known that only $K$ states can follow a pair, $K$ takes the
+      place of $|X_{k+1}|$: by Weissman's inequality an estimate from $N$ visits is off by
+      $\epsilon$ with probability at most $(2^K - 2) e^{-N \epsilon^2 / 2}$. With this radius that
+      is at most $2^K (\delta / (T |X| |A|))^K$, which is below $\delta / (T |X| |A|)$ if $K > 1$
+      and $T |X| |A| \ge 4 \delta$; and if $K = 1$ there is nothing to estimate.
     """
     logarithm = jnp.log(num_episodes * (num_states * num_actions / delta))
     return jnp.sqrt(2 * next_layer_size * logarithm / jnp.maximum(1, visits))

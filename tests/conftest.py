@@ -25,7 +25,14 @@ jaxtyping.install_import_hook(
     CHECKED, "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))"
 )
 
-from pdgd_jax import LayeredMDP, Layers, ProjectionInfo, ProjectionResult, policy_of  # noqa: E402
+from pdgd_jax import (  # noqa: E402
+    LayeredMDP,
+    Layers,
+    ProjectionInfo,
+    ProjectionResult,
+    occupancy_of,
+    policy_of,
+)
 from pdgd_jax.projection import Solver  # noqa: E402
 
 # Processes that tests start leave the cache of the user's alone; those that want one say where.
@@ -153,13 +160,10 @@ def random_policy(seed, layers):
 def _nearby(layers, target, confidence, warm_start, tolerance):
     """A feasible occupancy: the policy of the target, pushed through the center."""
     policy = policy_of(jnp.where(layers.triple_mask, jnp.maximum(target, 0), 0), layers)
-    flows, mass = [], jnp.zeros(layers.shape[1], target.dtype).at[0].set(1)
-    for k in range(layers.shape[0]):
-        flows.append((mass[:, None] * policy[k])[..., None] * confidence.center[k])
-        mass = flows[-1].sum((0, 1))
+    occupancy = occupancy_of(LayeredMDP(layers, confidence.center), policy)
     info = ProjectionInfo(jnp.zeros((), target.dtype), jnp.ones((), jnp.int32), jnp.ones((), bool))
-    return ProjectionResult(jnp.stack(flows), warm_start, info)
+    return ProjectionResult(occupancy, warm_start, info)
 
 
 # Not a projection, but one that compiles in a moment: for tests of what is around it.
-QUICK = Solver(init=lambda layers, dtype: (), solve=_nearby, tolerance=(0.0, 0.0))
+QUICK = Solver(init=lambda layers, dtype: (), solve=_nearby, tolerance=(0.0, 0.0), takes_lists=True)

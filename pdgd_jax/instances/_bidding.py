@@ -15,6 +15,7 @@ def bidding(
     budget: float = 0.8,
     rewards: str = "bernoulli",
     constraints: str = "bernoulli",
+    support: str = "unknown",
 ) -> CMDP:
     """Bids in a sequence of first-price auctions, with a budget to keep on average.
 
@@ -31,6 +32,7 @@ def bidding(
       budget: to be spent on average in an episode.
       rewards: the kind of process (`pdgd_jax.processes.KINDS`).
       constraints: the kind of process.
+      support: "unknown", or "known": the learner is told which states can follow each pair.
     """
     heat = np.arange(4)
     bids = np.arange(5) / 4
@@ -41,6 +43,6 @@ def bidding(
     cooler = np.eye(4)[np.maximum(heat - 1, 0)][:, None, :]
     moves = win[..., None] * hotter + (1 - win[..., None]) * cooler
     P = 0.8 * moves + 0.2 * np.eye(4)[:, None, :]
-    mdp = unroll(P, start=1, horizon=whole_number("horizon", horizon, 1))
+    mdp = unroll(P, start=1, horizon=whole_number("horizon", horizon, 1), support=support)
     G = at_most(mdp, mdp.from_flat(win * bids), budget)[None]
     return CMDP(mdp, around(mdp.from_flat(win), rewards), around(G, constraints))

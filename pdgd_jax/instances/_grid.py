@@ -24,6 +24,7 @@ def grid(
     budget: float = 0.5,
     rewards: str = "bernoulli",
     constraints: str = "bernoulli",
+    support: str = "unknown",
 ) -> CMDP:
     """A robot crosses a slippery grid to a goal that pays every step, past hazards.
 
@@ -44,6 +45,7 @@ def grid(
       budget: expected steps on hazards in an episode, at most.
       rewards: the kind of process (`pdgd_jax.processes.KINDS`).
       constraints: the kind of process.
+      support: "unknown", or "known": the learner is told which states can follow each pair.
     """
     shape = (whole_number("rows", rows, 1), whole_number("columns", columns, 1))
     N = rows * columns
@@ -61,7 +63,9 @@ def grid(
         np.ravel_multi_index((reached[..., 0], reached[..., 1]), shape)
     ]  # [N, 4, N]
     sideways = (np.roll(landing, 1, axis=1) + np.roll(landing, -1, axis=1)) / 2
-    mdp = unroll((1 - astray) * landing + astray * sideways, start=0, horizon=horizon)
+    mdp = unroll(
+        (1 - astray) * landing + astray * sideways, start=0, horizon=horizon, support=support
+    )
 
     danger = np.zeros(N)
     if len(hazards):

@@ -72,6 +72,7 @@ def from_gymnasium(
     cost: Cost | float | None = None,
     rewards: str = "constant",
     constraints: str = "constant",
+    support: str = "unknown",
 ) -> ImportedCMDP:
     """Import an environment that has a table `P` and an `initial_state_distrib`.
 
@@ -85,6 +86,7 @@ def from_gymnasium(
         this cost 1 and others 0. `mishap_of(env)` by default.
       rewards: the kind of process (`pdgd_jax.processes.KINDS`) around the expected rewards.
       constraints: the kind of process around the expected costs.
+      support: "unknown", or "known": the learner is told which states can follow each pair.
 
     Raises:
       ValueError: if the environment has no table or does not follow it, no cost is known, or one is
@@ -129,6 +131,7 @@ def from_gymnasium(
         transition,
         start=int(certain[0]) if len(certain) else start,
         horizon=whole_number("horizon", horizon, 1),
+        support=support,
     )
     scale = (high - low) or 1.0
     reward = np.clip(np.asarray(mdp.from_flat((earned - low) / scale)), 0, 1)
@@ -145,6 +148,7 @@ def gymnasium(
     cost: float | None = None,
     rewards: str = "constant",
     constraints: str = "constant",
+    support: str = "unknown",
 ) -> CMDP:
     """A Gymnasium toy-text environment: reach the goal, with few mishaps.
 
@@ -165,6 +169,7 @@ def gymnasium(
         other than these three.
       rewards: the kind of process (`pdgd_jax.processes.KINDS`).
       constraints: the kind of process.
+      support: "unknown", or "known": the learner is told which states can follow each pair.
     """
     imported = from_gymnasium(
         env,
@@ -173,6 +178,7 @@ def gymnasium(
         cost=cost,
         rewards=rewards,
         constraints=constraints,
+        support=support,
     )
     return imported.cmdp
 

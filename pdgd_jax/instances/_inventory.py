@@ -17,6 +17,7 @@ def inventory(
     delivery_budget: float = 1.5,
     rewards: str = "bernoulli",
     constraints: str = "bernoulli",
+    support: str = "unknown",
 ) -> CMDP:
     """A shop orders stock each day: sell much, store little, and have few deliveries.
 
@@ -35,6 +36,7 @@ def inventory(
       delivery_budget: expected number of days with a delivery.
       rewards: the kind of process (`pdgd_jax.processes.KINDS`).
       constraints: the kind of process.
+      support: "unknown", or "known": the learner is told which states can follow each pair.
     """
     check_size(horizon, whole_number("capacity", capacity, 1) + 1, 4, 2)
     stock = np.arange(capacity + 1)
@@ -44,7 +46,9 @@ def inventory(
     sold = np.minimum(available, demand)  # [N, A, demand]
     left = available - sold
     P = (np.eye(capacity + 1)[left] * chance[:, None]).sum(2)
-    mdp = unroll(P, start=capacity // 2, horizon=whole_number("horizon", horizon, 1))
+    mdp = unroll(
+        P, start=capacity // 2, horizon=whole_number("horizon", horizon, 1), support=support
+    )
     held = (left / capacity) @ chance
     delivered = np.broadcast_to((orders > 0).astype(float), held.shape)
     G = np.stack(

@@ -16,6 +16,7 @@ def recommender(
     education_target: float = 1.0,
     rewards: str = "bernoulli",
     constraints: str = "bernoulli",
+    support: str = "unknown",
 ) -> CMDP:
     """A recommender keeps a user engaged without showing offensive items, and teaches a little.
 
@@ -33,6 +34,7 @@ def recommender(
       education_target: expected number of educational items, at least.
       rewards: the kind of process (`pdgd_jax.processes.KINDS`).
       constraints: the kind of process.
+      support: "unknown", or "known": the learner is told which states can follow each pair.
     """
     engagement = np.arange(4)
     up = np.array([0.15, 0.35, 0.55, 0.7])  # the chance that an item raises engagement
@@ -42,7 +44,7 @@ def recommender(
         + down[:, None] * np.eye(4)[np.maximum(engagement - 1, 0)][:, None, :]
         + (1 - up - down)[:, None] * np.eye(4)[:, None, :]
     )
-    mdp = unroll(P, start=1, horizon=whole_number("horizon", horizon, 1))
+    mdp = unroll(P, start=1, horizon=whole_number("horizon", horizon, 1), support=support)
     appeal = np.array([0.2, 0.4, 0.6, 0.7])
     clicks = (engagement[:, None] + 1) / 4 * appeal
     reports = np.broadcast_to(np.array([0.0, 0.02, 0.2, 0.8]), (4, 4))

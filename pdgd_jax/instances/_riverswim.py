@@ -16,6 +16,7 @@ def riverswim(
     effort_budget: float = 4.0,
     rewards: str = "bernoulli",
     constraints: str = "bernoulli",
+    support: str = "unknown",
 ) -> CMDP:
     """RiverSwim with limited strength: swimming against the current costs effort.
 
@@ -33,6 +34,7 @@ def riverswim(
       effort_budget: expected strokes of an episode.
       rewards: the kind of process (`pdgd_jax.processes.KINDS`).
       constraints: the kind of process.
+      support: "unknown", or "known": the learner is told which states can follow each pair.
     """
     N = whole_number("num_states", num_states, 2)
     check_size(horizon, N, 2)
@@ -40,7 +42,9 @@ def riverswim(
     left = np.eye(N)[np.maximum(place - 1, 0)]
     right = 0.35 * np.eye(N)[np.minimum(place + 1, N - 1)] + 0.6 * np.eye(N) + 0.05 * left
     right[0] = 0.4 * np.eye(N)[0] + 0.6 * np.eye(N)[1]
-    mdp = unroll(np.stack([left, right], axis=1), 0, whole_number("horizon", horizon, 1))
+    mdp = unroll(
+        np.stack([left, right], axis=1), 0, whole_number("horizon", horizon, 1), support=support
+    )
     pay = np.zeros((N, 2))
     pay[0, 0], pay[-1, 1] = 0.05, 1.0
     stroke = np.broadcast_to(np.array([0.0, 1.0]), (N, 2))

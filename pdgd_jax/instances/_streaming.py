@@ -16,6 +16,7 @@ def streaming(
     fast_budget: float = 2.0,
     rewards: str = "bernoulli",
     constraints: str = "bernoulli",
+    support: str = "unknown",
 ) -> CMDP:
     """A media player keeps its buffer from running dry with few requests to an expensive server.
 
@@ -34,6 +35,7 @@ def streaming(
       fast_budget: expected requests to the fast server in an episode.
       rewards: the kind of process (`pdgd_jax.processes.KINDS`).
       constraints: the kind of process.
+      support: "unknown", or "known": the learner is told which states can follow each pair.
     """
     check_size(horizon, whole_number("capacity", capacity, 1) + 1, 2)
     buffer = np.arange(capacity + 1)
@@ -48,7 +50,7 @@ def streaming(
         + (arrives * plays + (1 - arrives) * (1 - plays)) * same
         + (1 - arrives) * plays * less
     )
-    mdp = unroll(P, start=0, horizon=whole_number("horizon", horizon, 1))
+    mdp = unroll(P, start=0, horizon=whole_number("horizon", horizon, 1), support=support)
     smooth = np.repeat((buffer > 0).astype(float)[:, None], 2, axis=1)
     fast = np.broadcast_to(np.array([0.0, 1.0]), (capacity + 1, 2))
     G = at_most(mdp, mdp.from_flat(fast), fast_budget, "fast_budget")[None]

@@ -54,7 +54,7 @@ class Info(NamedTuple):
     r"""What a learner reports about an episode; None for quantities that it does not have.
 
     Attributes:
-      occupancy: `[L, S, A, S]`, the $\hat q_t$ whose policy was played.
+      occupancy: over the triples, the $\hat q_t$ whose policy was played.
       confidence: the set on which $\hat q_t$ was projected.
       multipliers: `[m]`, $\lambda_t$.
       next_multipliers: `[m]`, $\lambda_{t+1}$.
@@ -63,7 +63,7 @@ class Info(NamedTuple):
       projection: how well the projection to $\hat q_{t+1}$ was solved.
     """
 
-    occupancy: Float[Array, "layers states actions states"] | None = None
+    occupancy: Float[Array, "layers *triples"] | None = None
     confidence: ConfidenceSet | None = None
     multipliers: Float[Array, " m"] | None = None
     next_multipliers: Float[Array, " m"] | None = None

@@ -17,21 +17,20 @@ class Visits(NamedTuple):
 
     Attributes:
       pairs: `[L, S, A]`, $N(x, a)$ up to now.
-      triples: `[L, S, A, S]`, $M(x' \mid x, a)$ up to now.
+      triples: over the triples, $M(x' \mid x, a)$ up to now.
       pairs_at_start: `[L, S, A]`, $N(x, a)$ when the epoch began.
       epoch: $i$, from 1.
     """
 
     pairs: Int[Array, "layers states actions"]
-    triples: Int[Array, "layers states actions states"]
+    triples: Int[Array, "layers *triples"]
     pairs_at_start: Int[Array, "layers states actions"]
     epoch: Int[Array, ""]
 
 
 def no_visits(layers: Layers) -> Visits:
     """The counters before the first episode, in epoch 1."""
-    L, S, A = layers.shape
-    pairs, triples = jnp.zeros((L, S, A), jnp.int32), jnp.zeros((L, S, A, S), jnp.int32)
+    pairs, triples = (jnp.zeros(x, jnp.int32) for x in (layers.shape, layers.triple_shape))
     return Visits(pairs, triples, pairs, jnp.ones((), jnp.int32))
 
 
@@ -51,7 +50,7 @@ def count(layers: Layers, visits: Visits, trajectory: Trajectory) -> tuple[Visit
     """
     pair = visited(layers, trajectory)
     there = trajectory.states[1:, None] == jnp.arange(layers.shape[1])[None]  # [L, S]
-    triple = pair[..., None] & there[:, None, None]
+    triple = layers.to_triples(pair) & layers.at_next(there)
     pairs = visits.pairs + pair
     start = visits.pairs_at_start
     begins = (pair & (pairs >= jnp.maximum(1, 2 * start))).any()
@@ -78,9 +77,11 @@ def estimate(
     this when an epoch begins, so that `visits.pairs` are the counts at its start.
     """
     dtype = scale.dtype
-    pairs = visits.pairs[..., None]
-    sizes = jnp.maximum(layers.layer_sizes[1:], 1)[:, None, None]  # [L, 1, 1]
-    uniform = layers.triple_mask.astype(dtype) / sizes[..., None].astype(dtype)
+    pairs = layers.to_triples(visits.pairs)
+    sizes = jnp.maximum(layers.num_successors, 1)
+    uniform = layers.triple_mask.astype(dtype) / jnp.maximum(layers.to_triples(sizes), 1).astype(
+        dtype
+    )
     center = jnp.where(pairs > 0, visits.triples.astype(dtype) / jnp.maximum(1, pairs), uniform)
     radius = scale * theory.radius(
         visits.pairs, sizes, layers.num_states, layers.num_actions, num_episodes, delta

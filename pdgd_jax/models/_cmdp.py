@@ -171,11 +171,13 @@ class CMDP:
                     f"{num_episodes} to run."
                 )
 
-    def pad_to(self, shape: tuple[int, int, int]) -> "CMDP":
-        """The same CMDP inside a larger padded `(L, S, A)`."""
+    def pad_to(self, shape: tuple[int, int, int], like: Sequence[Layers] = ()) -> "CMDP":
+        """The same CMDP inside a larger padded `(L, S, A)`; `like` as in `Layers.pad_to`."""
         old = self.layers.shape
         return CMDP(
-            self.mdp.pad_to(shape), self.rewards.pad(old, shape), self.constraints.pad(old, shape)
+            self.mdp.pad_to(shape, like),
+            self.rewards.pad(old, shape),
+            self.constraints.pad(old, shape),
         )
 
     def _drawn_shape(self, name: str) -> tuple[int, ...]:
@@ -252,7 +254,14 @@ def stack(cmdps: Sequence[CMDP]) -> CMDP:
         raise ValueError("stack needs at least one CMDP.")
     shapes = np.array([cmdp.layers.shape for cmdp in cmdps])
     L, S, A = (int(n) for n in shapes.max(0))
-    padded = [cmdp.pad_to((L, S, A)) for cmdp in cmdps]
+    known = [cmdp.layers.successors is not None for cmdp in cmdps]
+    if len(set(known)) > 1:
+        raise ValueError(
+            f"instance {known.index(True)} has successor lists and instance {known.index(False)} "
+            "has none; stack needs them in all or in none."
+        )
+    layers = [cmdp.layers for cmdp in cmdps]
+    padded = [cmdp.pad_to((L, S, A), layers) for cmdp in cmdps]
     first = padded[0]
     for index, other in enumerate(padded):
         if other.num_constraints != first.num_constraints:

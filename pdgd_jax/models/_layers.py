@@ -5,17 +5,23 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, DTypeLike, Float, Int
+from jaxtyping import Array, ArrayLike, Bool, DTypeLike, Float, Int
 
 from pdgd_jax._internal.checks import first_place, is_integer, place
 from pdgd_jax._internal.pytree import as_array, is_concrete, numpy_for, pytree
 from pdgd_jax._internal.typing import NDArray
+from pdgd_jax.models._successors import (
+    Successors,
+    build,
+    check_lists,
+)
+from pdgd_jax.models._triples import TripleArrays, growth
 
 __all__ = ["Layers"]
 
 
 @pytree
-class Layers:
+class Layers(TripleArrays):
     r"""The layers $X_0, \dots, X_L$ of a loop-free MDP, as masks over padded arrays.
 
     Decisions are taken in layers $0, \dots, L-1$; the first and the last layer hold one state.
@@ -27,9 +33,14 @@ class Layers:
     of one state *without actions*, where nothing is earned, spent or conserved. The constants
     below ($L$, $|X|$, $|A|$, ...) are those of the true instance; padding does not change them.
 
+    An array over the triples $(x, a, x')$ is `[L, S, A, S]`. If it is known which states can follow
+    a pair (`from_successors`), it is `[L, M]` and holds only the triples that can happen. `pack`
+    and `unpack` translate between either layout and one array per layer.
+
     Args:
       state_mask: `[L+1, S]`, true where a layer has that state. Layer 0 holds state 0 alone.
       action_mask: `[L, S, A]`, true where a state has that action.
+      successors: the lists of `from_successors`; None if every state of the next layer can follow.
 
     Raises:
       ValueError: if the masks disagree, if a state has no action, or if the first or last layer
@@ -45,6 +56,7 @@ class Layers:
 
     state_mask: Bool[Array, "*batch layers_and_last states"]
     action_mask: Bool[Array, "*batch layers states actions"]
+    successors: Successors | None = None
 
     def __post_init__(self) -> None:
         state_mask, action_mask = self.state_mask, self.action_mask
@@ -78,20 +90,42 @@ class Layers:
         actions = np.repeat(states[:-1, :, None], num_actions, axis=2)  # [L, S, A]
         return cls(as_array(states), as_array(actions))
 
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """The padded, static `(L, S, A)`."""
-        num_layers, num_states, num_actions = self.action_mask.shape[-3:]
-        return num_layers, num_states, num_actions
+    @classmethod
+    def from_successors(
+        cls, sizes: Sequence[int], successors: Sequence[Int[ArrayLike, "_ _ _"]]
+    ) -> "Layers":
+        """Layers with lists of the states that can follow each pair.
+
+        Args:
+          sizes: the number of states of each layer, the first and the last being 1.
+          successors: `[X_k, A, K_k]` for each decision layer k: the states of layer k + 1 that can
+            follow, in any order, and -1 where there is none. A pair without successors is not an
+            action of its state.
+
+        Raises:
+          ValueError: if a list names a state that the next layer does not have, or names a state
+            twice; the error says where.
+
+        Example:
+          A walk that stays or moves on:
+
+          >>> walk = Layers.from_successors((1, 2, 1), [[[[0, -1], [0, 1]]], [[[0]] * 2] * 2])
+          >>> walk
+          Layers(sizes=(1, 2, 1), num_actions=2, num_triples=7)
+          >>> walk.unpack(walk.triple_mask)[0].tolist()
+          [[[True, False], [True, True]]]
+        """
+        lists: list[NDArray] = [np.asarray(each) for each in successors]
+        num_actions = lists[0].shape[1] if lists and lists[0].ndim == 3 else 1
+        dense = cls.from_sizes(sizes, num_actions)
+        check_lists(sizes, lists)
+        actions = np.zeros(dense.shape, bool)
+        for layer, array in enumerate(lists):
+            actions[layer, : array.shape[0]] = (array >= 0).any(-1)
+        return cls(dense.state_mask, as_array(actions), build(lists, dense.shape))
 
     @property
-    def sizes(self) -> tuple[int, ...]:
-        r"""The true $|X_0|, \dots, |X_L|$, on the host: not inside `jit`, not for a stack."""
-        depth = int(np.asarray(self.action_mask).any((1, 2)).sum())
-        return tuple(int(n) for n in np.asarray(self.state_mask)[: depth + 1].sum(-1))
-
-    @property
-    def triple_mask(self) -> Bool[Array, "layers states actions states"]:
+    def triple_mask(self) -> Bool[Array, "layers *triples"]:
         """True for each $(x, a, x')$ that an occupancy may give mass."""
         return as_array(self._triples())
 
@@ -126,20 +160,40 @@ class Layers:
         """The number of $(x, a, x')$, the dimension of an occupancy."""
         return as_array(self._triples().sum())
 
+    @property
+    def num_successors(self) -> Int[Array, "layers #states #actions"]:
+        """How many states can follow each pair; `[L, 1, 1]` without lists: all of a layer."""
+        if self.successors is None:
+            return self.layer_sizes[1:, None, None]
+        return self.to_pairs(self.successors.present.astype(jnp.int32))
+
     def uniform_policy(self, dtype: DTypeLike = float) -> Float[Array, "layers states actions"]:
         """The policy that plays every action of a state equally often."""
         mask, dtype = self._masks()[1], jnp.result_type(dtype)
         counts = numpy_for(mask).maximum(mask.sum(-1, keepdims=True), 1)
         return as_array(mask.astype(dtype) / counts.astype(dtype))
 
-    def pad_to(self, shape: tuple[int, int, int]) -> "Layers":
-        """The same layers inside a larger padded `(L, S, A)`."""
-        grow, xp = _growth(self.shape, shape), numpy_for(self.state_mask, self.action_mask)
+    def without_lists(self) -> "Layers":
+        """The same layers where every state of the next layer can follow."""
+        return self if self.successors is None else Layers(self.state_mask, self.action_mask)
+
+    def pad_to(self, shape: tuple[int, int, int], like: Sequence["Layers"] = ()) -> "Layers":
+        """The same layers inside a larger padded `(L, S, A)`.
+
+        Args:
+          shape: the padded shape.
+          like: layers for whose successor lists there must be room, too.
+        """
+        grow, xp = growth(self.shape, shape), numpy_for(self.state_mask, self.action_mask)
         # After the end of the episode there is a single state without actions.
         over = np.zeros((shape[0] + 1, shape[1]), bool)
         over[self.shape[0] + 1 :, 0] = True
         state_mask = xp.pad(self.state_mask, (grow[0], grow[1])) | over
-        return Layers(state_mask, xp.pad(self.action_mask, grow))
+        lists = None
+        if self.successors is not None:
+            others = [other.successors for other in like if other.successors is not None]
+            lists = build(self._lists(), shape, others)
+        return Layers(state_mask, xp.pad(self.action_mask, grow), lists)
 
     def _masks(self) -> tuple[Any, Any]:
         """The masks of states and actions, as arrays of NumPy if the host can look at them."""
@@ -147,6 +201,9 @@ class Layers:
         return (np.asarray(masks[0]), np.asarray(masks[1])) if is_concrete(*masks) else masks
 
     def _triples(self) -> Any:
+        if self.successors is not None:
+            present = self.successors.present
+            return np.asarray(present) if is_concrete(present) else present
         states, actions = self._masks()
         return actions[..., None] & states[1:, None, None, :]
 
@@ -154,14 +211,8 @@ class Layers:
         if not is_concrete(self.action_mask) or self.action_mask.ndim != 3:
             return f"Layers(shape={self.action_mask.shape})"
         most = int(np.asarray(self.action_mask).sum(-1).max())
-        return f"Layers(sizes={self.sizes}, num_actions={most})"
-
-
-def _growth(old: tuple[int, ...], new: tuple[int, ...]) -> list[tuple[int, int]]:
-    """How much to pad each axis at its end."""
-    if any(b < a for a, b in zip(old, new, strict=True)):
-        raise ValueError(f"cannot pad the shape (L, S, A) = {old} to the smaller {new}.")
-    return [(0, b - a) for a, b in zip(old, new, strict=True)]
+        lists = "" if self.successors is None else f", num_triples={int(self.num_triples)}"
+        return f"Layers(sizes={self.sizes}, num_actions={most}{lists})"
 
 
 def _check_masks(state_mask: NDArray, action_mask: NDArray) -> None:

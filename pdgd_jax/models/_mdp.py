@@ -1,10 +1,12 @@
 """Loop-free MDPs."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from jaxtyping import Array, Float
 
 from pdgd_jax._internal.checks import check_sums, first_place, place, rounding_of_sums
-from pdgd_jax._internal.pytree import as_float, is_concrete, numpy_for, pytree
+from pdgd_jax._internal.pytree import as_float, is_concrete, pytree
 from pdgd_jax._internal.typing import NDArray
 from pdgd_jax.models._layers import Layers
 
@@ -17,8 +19,9 @@ class LayeredMDP:
 
     Args:
       layers: the states and actions.
-      transition: `[L, S, A, S]`; each row of a valid $(x, a)$ is a distribution over the states of
-        the next layer, and everything else is exactly 0.
+      transition: `[L, S, A, S]`, or `[L, M]` in the layout of layers with successor lists (see
+        `Layers.pack`); each row of a valid $(x, a)$ is a distribution over the states of the next
+        layer, and everything else is exactly 0.
 
     Raises:
       ValueError: if `transition` is not of this form; the error names layer, state and action.
@@ -34,25 +37,24 @@ class LayeredMDP:
     """
 
     layers: Layers
-    transition: Float[Array, "*batch layers states actions states"]
+    transition: Float[Array, "..."]
 
     def __post_init__(self) -> None:
-        L, S, A = self.layers.shape
-        if np.shape(self.transition) != (L, S, A, S):
+        shape = self.layers.triple_shape
+        if np.shape(self.transition) != shape:
+            axes = "[L, S, A, S]" if len(shape) == 4 else "[L, M]"
             raise ValueError(
-                f"transition must have the shape [L, S, A, S] = {(L, S, A, S)} of its layers; "
+                f"transition must have the shape {axes} = {shape} of its layers; "
                 f"got {np.shape(self.transition)}."
             )
         if is_concrete(self.transition, self.layers.action_mask, self.layers.state_mask):
             check_distributions(np.asarray(self.transition), self.layers, "P")
         object.__setattr__(self, "transition", as_float(self.transition))
 
-    def pad_to(self, shape: tuple[int, int, int]) -> "LayeredMDP":
-        """The same MDP inside a larger padded `(L, S, A)`."""
-        layers = self.layers.pad_to(shape)
-        L, S, A = self.layers.shape
-        grow = [(0, shape[0] - L), (0, shape[1] - S), (0, shape[2] - A), (0, shape[1] - S)]
-        return LayeredMDP(layers, numpy_for(self.transition).pad(self.transition, grow))
+    def pad_to(self, shape: tuple[int, int, int], like: Sequence[Layers] = ()) -> "LayeredMDP":
+        """The same MDP inside a larger padded `(L, S, A)`; `like` as in `Layers.pad_to`."""
+        layers = self.layers.pad_to(shape, like)
+        return LayeredMDP(layers, layers.moved(self.layers, self.transition))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}{str(self.layers).removeprefix('Layers')}"
@@ -60,24 +62,22 @@ class LayeredMDP:
 
 def check_distributions(transition: NDArray, layers: Layers, name: str) -> None:
     """Raise a `ValueError` unless each valid row of `transition` is a distribution."""
-    actions, states = np.asarray(layers.action_mask), np.asarray(layers.state_mask)
-    valid = actions[..., None] & states[1:, None, None, :]
-    _refuse(~np.isfinite(transition), transition, name, "is {value}, not a finite number")
-    _refuse(transition < 0, transition, name, "is {value:.6g}; a probability is not negative")
-    outside = (transition != 0) & ~valid
-    _refuse(
-        outside,
-        transition,
-        name,
+
+    def refuse(wrong: NDArray, complaint: str) -> None:
+        where = first_place(wrong)
+        if where is not None:
+            what = complaint.format(value=transition[where])
+            at = place(layers.triple_at(where))
+            raise ValueError(f"{name} of {at} of layer {where[0] + 1} {what}.")
+
+    refuse(~np.isfinite(transition), "is {value}, not a finite number")
+    refuse(transition < 0, "is {value:.6g}; a probability is not negative")
+    refuse(
+        (transition != 0) & ~np.asarray(layers.triple_mask),
         "is {value:.6g}, but that is not a step from a valid state and action to a state of the "
         "next layer; it must be exactly 0",
     )
     must = "it must sum to 1 over the states of the next layer"
-    check_sums(f"{name}(.|x,a)", transition, rounding_of_sums(transition), actions, must=must)
-
-
-def _refuse(wrong: NDArray, values: NDArray, name: str, complaint: str) -> None:
-    where = first_place(wrong)
-    if where is not None:
-        what = complaint.format(value=values[where])
-        raise ValueError(f"{name} of {place(where)} of layer {where[0] + 1} {what}.")
+    rows = layers.rows_on_host(transition)
+    actions = np.asarray(layers.action_mask)
+    check_sums(f"{name}(.|x,a)", rows, rounding_of_sums(transition), actions, must=must)

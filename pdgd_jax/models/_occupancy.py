@@ -12,6 +12,7 @@ from pdgd_jax._internal.pytree import is_concrete
 from pdgd_jax._internal.typing import NDArray
 from pdgd_jax.models._layers import Layers
 from pdgd_jax.models._mdp import LayeredMDP
+from pdgd_jax.models._successors import Successors, into_next, to_pairs, to_triples
 
 __all__ = ["Trajectory", "occupancy_of", "policy_of", "rollout", "value_of", "visited"]
 
@@ -30,7 +31,7 @@ class Trajectory(NamedTuple):
 
 def occupancy_of(
     mdp: LayeredMDP, policy: Float[Array, "layers states actions"]
-) -> Float[Array, "layers states actions states"]:
+) -> Float[Array, "layers *triples"]:
     r"""The occupancy $q^{P,\pi}(x, a, x') = \Pr\{x_k = x, a_k = a, x_{k+1} = x'\}$, exactly.
 
     One forward pass, $q_k(x,a,x') = d_k(x)\,\pi(a \mid x)\,P(x' \mid x,a)$ with
@@ -41,7 +42,7 @@ def occupancy_of(
       policy: `[L, S, A]`, a distribution over the actions of each state.
 
     Returns:
-      `[L, S, A, S]`, exactly 0 outside the masks.
+      `[L, S, A, S]`, or `[L, M]` with successor lists, exactly 0 outside the masks.
 
     Raises:
       ValueError: if the policy's shape is wrong or, outside `jit`, if it is not a policy.
@@ -55,34 +56,35 @@ def occupancy_of(
     """
     _check_policy(mdp.layers, policy)
 
-    def step(mass: Array, layer: tuple[Array, Array]) -> tuple[Array, Array]:
-        policy_k, transition_k = layer
-        flow = (mass[:, None] * policy_k)[..., None] * transition_k  # [S, A, S]
-        return flow.sum((0, 1)), flow
+    def step(mass: Array, layer: tuple[Array, Array, Successors | None]) -> tuple[Array, Array]:
+        policy_k, transition_k, lists = layer
+        flow = to_triples(lists, mass[:, None] * policy_k) * transition_k
+        return into_next(lists, flow), flow
 
     dtype = jnp.result_type(policy, mdp.transition)
     start = jnp.zeros(mdp.layers.shape[1], dtype).at[0].set(1)
-    _, occupancy = jax.lax.scan(step, start, (policy.astype(dtype), mdp.transition.astype(dtype)))
+    steps = policy.astype(dtype), mdp.transition.astype(dtype), mdp.layers.successors
+    _, occupancy = jax.lax.scan(step, start, steps)
     return occupancy
 
 
 def policy_of(
-    occupancy: Float[Array, "layers states actions *states"], layers: Layers | None = None
+    occupancy: Float[Array, "layers *triples"], layers: Layers | None = None
 ) -> Float[Array, "layers states actions"]:
     r"""The policy $\pi^q(a \mid x) = q(x,a) / q(x)$ that an occupancy induces.
 
     A state that `occupancy` gives no mass gets the uniform policy.
 
     Args:
-      occupancy: `[L, S, A, S]`, or the marginal `[L, S, A]`. Rounding below 0 counts as 0.
-      layers: says which actions exist, for the states without mass. By default every action of the
-        padded array exists.
+      occupancy: `[L, S, A, S]`, or the marginal `[L, S, A]`, or `[L, M]` with successor lists.
+        Rounding below 0 counts as 0.
+      layers: says which actions exist, for the states without mass, and which successors. By
+        default every action of the padded array exists.
 
     Returns:
       `[L, S, A]`, a distribution over actions in every state.
     """
-    marginal = occupancy if occupancy.ndim == 3 else occupancy.sum(-1)
-    marginal = jnp.maximum(marginal, 0)
+    marginal = jnp.maximum(_marginal(occupancy, layers), 0)
     mass = marginal.sum(-1, keepdims=True)
     if layers is None:
         fallback = jnp.full(marginal.shape, 1 / marginal.shape[-1], marginal.dtype)
@@ -93,12 +95,28 @@ def policy_of(
 
 def value_of(
     values: Float[Array, "*constraints layers states actions"],
-    occupancy: Float[Array, "layers states actions states"],
+    occupancy: Float[Array, "_ *triples"],
+    layers: Layers | None = None,
 ) -> Float[Array, "*constraints"]:
-    r"""What an occupancy earns: $r^\top q$, or $G^\top q$ for constraints `[m, L, S, A]`."""
+    r"""What an occupancy earns: $r^\top q$, or $G^\top q$ for constraints `[m, L, S, A]`.
+
+    Args:
+      values: `[..., L, S, A]`.
+      occupancy: as in `policy_of`.
+      layers: as in `policy_of`.
+    """
     # A sum, not a matrix product: the rounding of a product depends on the number of threads.
-    marginal = jnp.expand_dims(occupancy.sum(-1), tuple(range(values.ndim - 3)))
+    marginal = jnp.expand_dims(_marginal(occupancy, layers), tuple(range(values.ndim - 3)))
     return (values * marginal).sum((-3, -2, -1))
+
+
+def _marginal(occupancy: Array, layers: Layers | None) -> Array:
+    """`[L, S, A]` of an occupancy in any layout."""
+    if occupancy.ndim == 3:
+        return occupancy
+    if occupancy.ndim == 2 and layers is None:
+        raise ValueError("an occupancy [L, M] belongs to successor lists: pass its layers, too.")
+    return to_pairs(layers.successors if layers is not None else None, occupancy)
 
 
 def rollout(
@@ -125,14 +143,21 @@ def rollout(
     _check_policy(mdp.layers, policy)
     uniforms = jax.random.uniform(key, (mdp.layers.shape[0], 2), policy.dtype)
 
-    def step(state: Array, layer: tuple[Array, Array, Array]) -> tuple[Array, tuple[Array, Array]]:
-        policy_k, transition_k, uniform = layer
+    def step(
+        state: Array, layer: tuple[Array, Array, Successors | None, Array]
+    ) -> tuple[Array, tuple[Array, Array]]:
+        policy_k, transition_k, lists, uniform = layer
         action = _choose(policy_k[state], uniform[0])
-        following = _choose(transition_k[state, action], uniform[1])
+        if lists is None:
+            following = _choose(transition_k[state, action], uniform[1])
+        else:
+            entry = _choose(lists.row_of(transition_k, state, action), uniform[1])
+            following = lists.row_of(lists.following, state, action)[entry]
         return following, (following, action)
 
     start = jnp.zeros((), jnp.int32)
-    _, (states, actions) = jax.lax.scan(step, start, (policy, mdp.transition, uniforms))
+    steps = policy, mdp.transition, mdp.layers.successors, uniforms
+    _, (states, actions) = jax.lax.scan(step, start, steps)
     return Trajectory(jnp.concatenate([start[None], states]), actions)
 
 

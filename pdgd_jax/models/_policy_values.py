@@ -1,5 +1,6 @@
 """Exact rewards and violations of thousands of policies in one compiled call."""
 
+import math
 from functools import partial
 from typing import NamedTuple
 
@@ -22,12 +23,12 @@ class PolicyValues(NamedTuple):
     Attributes:
       reward: `[..., N]`, $r^\top q$.
       violation: `[..., N, m]`, $G^\top q$.
-      occupancy: `[..., N, L, S, A, S]`, $q$.
+      occupancy: `[..., N, L, S, A, S]`, or `[..., N, L, M]` with successor lists, $q$.
     """
 
     reward: Float[Array, "*instances policies"]
     violation: Float[Array, "*instances policies m"]
-    occupancy: Float[Array, "*instances policies layers states actions states"]
+    occupancy: Float[Array, "..."]
 
 
 def evaluate_policies(
@@ -79,7 +80,7 @@ def evaluate_policies(
     if outcome is None:
         outcome = _means(cmdp)
     # Each policy needs memory for its occupancy, and about as much again to compute it.
-    working = 3 * L * S * A * S * policies.dtype.itemsize * instances
+    working = 3 * math.prod(cmdp.layers.triple_shape) * policies.dtype.itemsize * instances
     at_once = max(1, (max_bytes or spare_bytes()) // working)
     number = policies.shape[-4]
     values = partial(_values, at_once=int(min(at_once, number)))
@@ -92,10 +93,9 @@ def evaluate_policies(
 def _values(mdp: LayeredMDP, outcome: Outcome, policies: Array, *, at_once: int) -> PolicyValues:
     def one(policy: Array) -> PolicyValues:
         occupancy = occupancy_of(mdp, policy)
+        pairs = mdp.layers.to_pairs(occupancy)
         reward, constraints = outcome
-        return PolicyValues(
-            value_of(reward, occupancy), value_of(constraints, occupancy), occupancy
-        )
+        return PolicyValues(value_of(reward, pairs), value_of(constraints, pairs), occupancy)
 
     found: PolicyValues = jax.lax.map(one, policies, batch_size=at_once)
     return found

@@ -16,7 +16,7 @@ from pdgd_jax._internal.checks import (
     whole_number,
 )
 from pdgd_jax._internal.memory import check_memory
-from pdgd_jax._internal.pytree import as_float, is_concrete, pytree, static
+from pdgd_jax._internal.pytree import as_array, as_float, is_concrete, pytree, static
 from pdgd_jax._internal.typing import NDArray
 from pdgd_jax.models._layers import Layers
 from pdgd_jax.models._mdp import LayeredMDP
@@ -107,6 +107,7 @@ def unroll(
     horizon: int,
     *,
     action_mask: Bool[ArrayLike, "flat actions"] | None = None,
+    support: str = "unknown",
 ) -> UnrolledMDP:
     """Turn a finite-horizon MDP over a flat set of states into a loop-free one.
 
@@ -119,6 +120,9 @@ def unroll(
         from a single root with one action, which adds one layer.
       horizon: the number of decisions of an episode.
       action_mask: `[N, A]`, the actions that each state has; all of them by default.
+      support: "unknown", as in the paper, or "known": the layers then have lists of the successors
+        of each pair (`Layers.from_successors`), which a learner is told without their
+        probabilities. Everything then takes memory and time for the triples that can happen only.
 
     Returns:
       The MDP, with `from_flat`, `policy_from_flat` and `to_flat` to map rewards, policies and
@@ -141,7 +145,10 @@ def unroll(
     P = np.asarray(transition, np.result_type(np.asarray(transition).dtype, np.float32))
     horizon = whole_number("horizon", horizon, accept=is_whole, shown=str)
     what = f"an MDP of {P.shape[-1]:,} states over {horizon:,} steps"
-    check_memory(what, 4 * horizon * math.prod(P.shape[-3:]) * P.itemsize)
+    if support not in ("known", "unknown"):
+        raise ValueError(f"support must be 'known' or 'unknown'; got {support!r}.")
+    if support == "unknown":
+        check_memory(what, 4 * horizon * math.prod(P.shape[-3:]) * P.itemsize)
     if P.ndim == 3:
         P = np.broadcast_to(P, (horizon, *P.shape))
     if P.ndim != 4 or P.shape[0] != horizon or P.shape[1] != P.shape[3]:
@@ -154,39 +161,60 @@ def unroll(
     if actions.shape != (N, A):
         raise ValueError(f"action_mask must be [N, A] = {(N, A)}; got {actions.shape}.")
     _check_rows(P, actions)
-    P = np.where(actions[None, :, :, None], P, 0)
     first = _start_distribution(start, N)
     has_root = np.ndim(start) > 0
 
     # The flat states of each layer, found by following every possible step.
     copies: list[NDArray] = [np.flatnonzero(first)]
     for step in range(horizon - 1):
-        copies.append(np.flatnonzero(P[step][copies[-1]].any((0, 1))))
+        rows = P[step][copies[-1]] * actions[copies[-1]][..., None]
+        copies.append(np.flatnonzero(rows.any((0, 1))))
 
     if has_root:
         copies.insert(0, np.array([-1]))
     sizes = [len(states) for states in copies] + [1]
-    L, S = len(copies), max(sizes)
-    flat_states = np.full((L + 1, S), -1)
-    masks = np.zeros((L, S, A), bool)
-    layered: Any = np.zeros((L, S, A, S), P.dtype)
+    flat_states = np.full((len(sizes), max(sizes)), -1)
+    rows_of_layers: list[NDArray] = []  # [X_k, A, X_{k+1}] of each layer
     for layer, states in enumerate(copies):
         flat_states[layer, : len(states)] = states
         if has_root and layer == 0:
-            masks[0, 0, 0] = True
-            layered[0, 0, 0, : sizes[1]] = first[copies[1]]
-            continue
-        masks[layer, : len(states)] = actions[states]
-        if layer == L - 1:
-            layered[layer, : len(states), :, 0] = actions[states]
+            rows = np.zeros((1, A, sizes[1]), P.dtype)
+            rows[0, 0] = first[copies[1]]
+        elif layer == len(copies) - 1:
+            rows = actions[states][..., None].astype(P.dtype)
         else:
             rows = P[layer - int(has_root)][states][:, :, copies[layer + 1]]
-            layered[layer, : len(states), :, : sizes[layer + 1]] = rows
-    state_mask = np.arange(S) < np.array(sizes)[:, None]
-    layers = Layers(jnp.asarray(state_mask), jnp.asarray(masks))
+            rows = rows * actions[states][..., None]
+        rows_of_layers.append(rows)
+    build = _with_lists if support == "known" else _without_lists
+    layers, layered = build(sizes, rows_of_layers)
     return UnrolledMDP(
-        layers, layered, jnp.asarray(flat_states), num_flat_states=N, has_root=has_root
+        layers, as_array(layered), as_array(flat_states), num_flat_states=N, has_root=has_root
     )
+
+
+def _without_lists(sizes: list[int], rows_of_layers: list[NDArray]) -> tuple[Layers, ArrayLike]:
+    """Layers in which every state of the next layer can follow, and their transitions."""
+    L, S, A = len(rows_of_layers), max(sizes), rows_of_layers[0].shape[1]
+    masks, layered = np.zeros((L, S, A), bool), np.zeros((L, S, A, S), rows_of_layers[0].dtype)
+    for layer, rows in enumerate(rows_of_layers):
+        masks[layer, : len(rows)] = rows.any(-1)
+        layered[layer, : len(rows), :, : rows.shape[2]] = rows
+    state_mask = np.arange(S) < np.array(sizes)[:, None]
+    return Layers(jnp.asarray(state_mask), jnp.asarray(masks)), layered
+
+
+def _with_lists(sizes: list[int], rows_of_layers: list[NDArray]) -> tuple[Layers, ArrayLike]:
+    """Layers in which only steps of positive probability can happen, and their transitions."""
+    lists, chances = [], []
+    for rows in rows_of_layers:
+        possible = rows > 0
+        width = int(possible.sum(-1).max())
+        order = np.argsort(~possible, -1, kind="stable")[..., :width]  # the possible ones first
+        chances.append(np.take_along_axis(rows, order, -1))
+        lists.append(np.where(np.take_along_axis(possible, order, -1), order, -1))
+    layers = Layers.from_successors(sizes, lists)
+    return layers, layers.pack(chances)
 
 
 def _start_distribution(start: ArrayLike, num_states: int) -> NDArray:

@@ -44,7 +44,7 @@ def policy(
 
     mdp = _mdp_of(model)
     chosen = _checked_policy(mdp, policy)
-    steps = np.einsum("ksa,ksat->kst", chosen, np.asarray(mdp.transition))
+    steps = _steps(mdp, mdp.layers.spread_on_host(chosen) * np.asarray(mdp.transition))
     used = np.flatnonzero(np.asarray(mdp.layers.action_mask).any((0, 1)))
     if used[-1] >= len(COLOURS):
         raise ValueError(
@@ -91,7 +91,7 @@ def occupancy(
     """
     mdp = _mdp_of(model)
     chosen = _checked_policy(mdp, policy)
-    flow = np.asarray(occupancy_of(mdp, jnp.asarray(chosen))).sum(2)  # [L, S, S]
+    flow = _steps(mdp, np.asarray(occupancy_of(mdp, jnp.asarray(chosen))))  # [L, S, S]
     mass = np.concatenate([flow.sum(2), flow[-1:].sum(1)])  # [L+1, S]
     with canvas(ax, look, height=_graph_height(mdp)) as axes:
         _draw_steps(axes, mdp, flow)
@@ -157,7 +157,7 @@ def grid(
         raise ValueError(f"step must lie in 0..{mdp.horizon - 1}; got {step}.")
     chosen = _checked_policy(mdp, policy)
     flat = np.asarray(
-        mdp.to_flat(occupancy_of(mdp, jnp.asarray(chosen)).sum(-1))
+        mdp.to_flat(mdp.layers.to_pairs(occupancy_of(mdp, jnp.asarray(chosen))))
     )  # [horizon, N, A]
     pairs = flat.sum(0) if step is None else flat[step]
     pairs = pairs[: math.prod(shape)]  # [cells, A]
@@ -239,11 +239,20 @@ def _mark_cells(
 
 def _mdp_of(model: CMDP | LayeredMDP) -> LayeredMDP:
     mdp = model.mdp if isinstance(model, CMDP) else model
-    if not isinstance(mdp, LayeredMDP) or mdp.transition.ndim != 4:
+    if not isinstance(mdp, LayeredMDP) or mdp.layers.action_mask.ndim != 3:
         raise ValueError(
             f"an instance to draw is one CMDP or LayeredMDP; got a {type(model).__name__}."
         )
     return mdp
+
+
+def _steps(mdp: LayeredMDP, triples: NDArray) -> NDArray:
+    """The sum over the actions, `[L, S, S]`, of an array over the triples."""
+    L, S, A = mdp.layers.shape
+    between = np.zeros((L, S, S), triples.dtype)
+    layer, pair, following, value = mdp.layers.steps_on_host(triples)
+    np.add.at(between, (layer, pair // A, following), value)
+    return between
 
 
 def _checked_policy(mdp: LayeredMDP, policy: Any) -> NDArray:

@@ -62,12 +62,12 @@ class ProjectionResult(NamedTuple):
     """The projection.
 
     Attributes:
-      occupancy: `[L, S, A, S]`, exactly 0 outside the masks.
+      occupancy: `[L, S, A, S]`, or `[L, M]` with successor lists, exactly 0 outside the masks.
       warm_start: a start for the next projection of a similar problem by the same solver.
       info: how well it was solved.
     """
 
-    occupancy: Float[Array, "layers states actions states"]
+    occupancy: Float[Array, "layers *triples"]
     warm_start: PyTree
     info: ProjectionInfo
 
@@ -79,11 +79,13 @@ class Solver(NamedTuple):
       init: `(layers, dtype) -> warm_start`, the cold start.
       solve: `(layers, target, confidence, warm_start, tolerance) -> ProjectionResult`.
       tolerance: the default tolerance in float32 and in float64.
+      takes_lists: whether `solve` takes layers with successor lists, and arrays `[L, M]`.
     """
 
     init: Callable[[Layers, DTypeLike], PyTree]
     solve: Callable[[Layers, Array, ConfidenceSet, PyTree, ArrayLike], ProjectionResult]
     tolerance: tuple[float, float]
+    takes_lists: bool = False
 
 
 SOLVERS = Registry[Solver](
@@ -117,7 +119,7 @@ def cold_start(layers: Layers, solver: str | Solver = "newton", dtype: DTypeLike
 
 def project(
     layers: Layers,
-    target: Float[Array, "layers states actions states"],
+    target: Float[Array, "layers *triples"],
     confidence: ConfidenceSet,
     *,
     solver: str | Solver = "newton",
@@ -131,7 +133,7 @@ def project(
 
     Args:
       layers: the states and actions.
-      target: `[L, S, A, S]`, $v$; ignored outside the masks.
+      target: `[L, S, A, S]`, or `[L, M]` with successor lists, $v$; ignored outside the masks.
       confidence: $\mathcal P$.
       solver: "newton" (exact, the default), "osqp" or "projected_gradient" (jaxopt's solvers with
         a polish; append "-bare" for jaxopt alone), or a `Solver`.
@@ -161,6 +163,8 @@ def project(
       (True, [1.0, 1.0, 1.0, 1.0])
     """
     method = solver_of(solver)
+    if layers.successors is not None and not method.takes_lists:
+        raise ValueError(f"the solver {solver!r} does not take layers with successor lists.")
     target = jnp.asarray(target)
     _check(layers, target, confidence)
     dtype = target.dtype
@@ -199,7 +203,7 @@ class _Lane(NamedTuple):
 
 def project_batch(
     layers: Layers,
-    target: Float[Array, "batch layers states actions states"],
+    target: Float[Array, "batch layers *triples"],
     confidence: ConfidenceSet,
     *,
     solver: str | Solver = "newton",
@@ -211,7 +215,7 @@ def project_batch(
 
     Args:
       layers: shared, or with a leading axis for the lanes.
-      target: `[B, L, S, A, S]`.
+      target: `[B, L, S, A, S]`, or `[B, L, M]` with successor lists.
       confidence: shared, or with a leading axis.
       solver: as in `project`.
       warm_start: with a leading axis.
@@ -275,11 +279,10 @@ def _check_start(method: Solver, layers: Layers, dtype: DTypeLike, warm_start: P
 
 
 def _check(layers: Layers, target: Array, confidence: ConfidenceSet) -> None:
-    L, S, A = layers.shape
     for name, array, shape in (
-        ("target", target, (L, S, A, S)),
-        ("center of the confidence set", confidence.center, (L, S, A, S)),
-        ("radius of the confidence set", confidence.radius, (L, S, A)),
+        ("target", target, layers.triple_shape),
+        ("center of the confidence set", confidence.center, layers.triple_shape),
+        ("radius of the confidence set", confidence.radius, layers.shape),
     ):
         if array.shape != shape:
             raise ValueError(f"the {name} must have the shape {shape}; got {array.shape}.")
@@ -288,17 +291,17 @@ def _check(layers: Layers, target: Array, confidence: ConfidenceSet) -> None:
     if not is_concrete(*jax.tree.leaves((layers, target, confidence))):
         return
     center, pairs = np.asarray(confidence.center), np.asarray(layers.action_mask)
-    present = pairs[..., None] & np.asarray(layers.state_mask)[1:, None, None, :]
+    present = np.asarray(layers.triple_mask)
     wrong = ~(np.abs(np.asarray(target)) < LARGEST_TARGET) & present
     where = first_place(wrong)
     if where is not None:
         raise ValueError(
-            f"the target of {place(where)} is {target[where]}; "
+            f"the target of {place(layers.triple_at(where))} is {target[where]}; "
             f"it must be a number of size below {LARGEST_TARGET:g}."
         )
     check_sums(
         "the center",
-        np.where(present, center, 0),
+        layers.rows_on_host(np.where(present, center, 0)),
         1e-3,  # looser than for an MDP: an estimate is a quotient of counts, perhaps in float32
         pairs,
         over=" over the next layer",

@@ -7,6 +7,7 @@ from jaxtyping import Array, Bool, Float
 from pdgd_jax._internal.checks import first_place, place
 from pdgd_jax._internal.pytree import as_float, is_concrete, pytree
 from pdgd_jax._internal.typing import NDArray
+from pdgd_jax.models import Layers
 
 __all__ = ["ConfidenceSet", "contains"]
 
@@ -21,6 +22,7 @@ class ConfidenceSet:
 
     Args:
       center: `[L, S, A, S]`, $\bar P$; for every valid pair a distribution over the next layer.
+        `[L, M]` for layers with successor lists (see `Layers.pack`).
       radius: `[L, S, A]`, $\epsilon \ge 0$.
 
     Raises:
@@ -34,15 +36,17 @@ class ConfidenceSet:
       ((4, 4, 3, 4), (4, 4, 3))
     """
 
-    center: Float[Array, "*batch layers states actions states"]
+    center: Float[Array, "..."]
     radius: Float[Array, "*batch layers states actions"]
 
     def __post_init__(self) -> None:
         center, radius = np.shape(self.center), np.shape(self.radius)
-        if len(center) != 4 or center[:3] != radius or center[3] != center[1]:
+        dense = len(center) == 4 and center[:3] == radius and center[3] == center[1]
+        packed = len(center) == 2 and len(radius) == 3 and center[0] == radius[0]
+        if not (dense or packed):
             raise ValueError(
-                "a confidence set has a center [L, S, A, S] and a radius [L, S, A]; got the shapes "
-                f"{center} and {radius}."
+                "a confidence set has a center [L, S, A, S], or [L, M] with successor lists, and a "
+                f"radius [L, S, A]; got the shapes {center} and {radius}."
             )
         if is_concrete(self.center, self.radius):
             _refuse_negative("center", np.asarray(self.center))
@@ -57,15 +61,14 @@ def _refuse_negative(name: str, values: NDArray) -> None:
     where = first_place(wrong)
     if where is not None:
         what = "a probability" if name == "center" else "at least 0"
-        raise ValueError(
-            f"the {name} of {place(where[:3])} is {values[where]:.6g}; it must be {what}."
-        )
+        at = place(where[:3]) if values.ndim != 2 else f"layer {where[0]}, triple {where[1]}"
+        raise ValueError(f"the {name} of {at} is {values[where]:.6g}; it must be {what}.")
 
 
 def contains(
-    confidence: ConfidenceSet, transition: Float[Array, "layers states actions states"]
+    layers: Layers, confidence: ConfidenceSet, transition: Float[Array, "layers *triples"]
 ) -> Bool[Array, ""]:
     r"""The event $P \in \mathcal P_i$, up to rounding."""
-    distance = jnp.abs(transition - confidence.center).sum(-1)
+    distance = layers.to_pairs(jnp.abs(transition - confidence.center))
     rounding = 8 * jnp.finfo(distance.dtype).eps
     return (distance <= confidence.radius + rounding).all()

@@ -5,6 +5,7 @@ Here and in the Newton solver the lanes of a batch are the *last* axis and the n
 axes. Pairs and lanes are long, and the cones, where most of the time goes, never reduce over them.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -19,6 +20,7 @@ from pdgd_jax.projection._confidence import ConfidenceSet
 __all__ = [
     "Problem",
     "conclude",
+    "densified",
     "entries_first",
     "entries_last",
     "entries_sum",
@@ -30,6 +32,9 @@ __all__ = [
     "residual_of",
     "single_lane",
 ]
+
+
+Solve = Callable[[Layers, Array, ConfidenceSet, PyTree, ArrayLike], ProjectionResult]
 
 
 class Problem(NamedTuple):
@@ -51,11 +56,22 @@ class Problem(NamedTuple):
 
     @classmethod
     def of(
-        cls, state_mask: Array, action_mask: Array, target: Array, center: Array, radius: Array
+        cls,
+        state_mask: Array,
+        action_mask: Array,
+        target: Array,
+        center: Array,
+        radius: Array,
+        support: Array | None = None,
     ) -> "Problem":
-        """The problem from the arguments of `project`, with a last axis for the lanes added."""
+        """The problem from the arguments of `project`, with a last axis for the lanes added.
+
+        `support` is true for the triples that can happen; None if all can.
+        """
         target, center = entries_first(target), entries_first(center)
         present = action_mask[None] & state_mask[1:].swapaxes(0, 1)[:, :, None, None]
+        if support is not None:
+            present &= entries_first(support)
         total = entries_sum(jnp.where(present, center, 0))
         # Entries first: sums over the first axis run over contiguous numbers.
         right = (jnp.abs(target) < LARGEST_TARGET) & (center >= 0)
@@ -169,9 +185,33 @@ def feasible_point(problem: Problem, occupancy: Array) -> Array:
     return entries_first(jax.lax.scan(forward, first, (policy, transition))[1])
 
 
+def densified(solve: Solve) -> Solve:
+    """A `Solver.solve` for successor lists, of one whose arrays are dense.
+
+    It is given the layers with their lists, and must leave triples that cannot happen at 0.
+    """
+
+    def of_lists(
+        layers: Layers,
+        target: Array,
+        confidence: ConfidenceSet,
+        warm_start: PyTree,
+        tolerance: ArrayLike,
+    ) -> ProjectionResult:
+        if layers.successors is not None:
+            target = layers.to_dense(target)
+            confidence = ConfidenceSet(layers.to_dense(confidence.center), confidence.radius)
+        result = solve(layers, target, confidence, warm_start, tolerance)
+        return result._replace(occupancy=layers.from_dense(result.occupancy))
+
+    return of_lists
+
+
 def single_lane(layers: Layers, target: Array, confidence: ConfidenceSet) -> Problem:
     """One projection as a batch of one."""
-    arrays = (layers.state_mask, layers.action_mask, target, confidence.center, confidence.radius)
+    arrays = [layers.state_mask, layers.action_mask, target, confidence.center, confidence.radius]
+    if layers.successors is not None:
+        arrays.append(layers.to_dense(layers.triple_mask))
     return Problem.of(*(array[..., None] for array in arrays))
 
 

@@ -21,6 +21,8 @@ class InstanceFacts:
       sizes: the number of states in each layer.
       states: the number of states in all layers.
       actions: the largest number of actions in a state.
+      triples: the number of steps that can happen.
+      support: "known" if the learner is told which these are, else "unknown".
       constraints: m.
       rewards_process: the process of the rewards, such as `Bernoulli (stochastic)`.
       constraints_process: the process of the constraints.
@@ -44,6 +46,8 @@ class InstanceFacts:
     sizes: tuple[int, ...]
     states: int
     actions: int
+    triples: int
+    support: str
     constraints: int
     rewards_process: str
     constraints_process: str
@@ -87,7 +91,8 @@ def describe(cmdp: CMDP, num_episodes: int) -> InstanceFacts:
     best = oracle.optimum(cmdp.mdp, average.reward, average.constraints)
     free = oracle.optimum(cmdp.mdp, average.reward)
     rho, exact, reason = _rho_or_reason(cmdp, num_episodes)
-    violation = np.tensordot(np.asarray(average.constraints), free.occupancy.sum(-1), axes=3)
+    marginal = cmdp.layers.rows_on_host(free.occupancy).sum(-1)
+    violation = np.tensordot(np.asarray(average.constraints), marginal, axes=3)
     sizes = cmdp.layers.sizes
     L, m = len(sizes) - 1, cmdp.num_constraints
     units = cmdp.units
@@ -100,6 +105,8 @@ def describe(cmdp: CMDP, num_episodes: int) -> InstanceFacts:
         sizes=tuple(sizes),
         states=sum(sizes),
         actions=int(np.asarray(cmdp.layers.action_mask).sum(-1).max()),
+        triples=int(cmdp.layers.num_triples),
+        support="unknown" if cmdp.layers.successors is None else "known",
         constraints=m,
         rewards_process=process_name(cmdp.rewards),
         constraints_process=process_name(cmdp.constraints),

@@ -172,9 +172,10 @@ def update(
     policy = policy.astype(dtype)
     occupancy = occupancy_of(cmdp.mdp, policy)
     believed = occupancy if info.occupancy is None else info.occupancy.astype(dtype)
-    cost = value_of(outcome.constraints, occupancy)
-    believed_cost = value_of(outcome.constraints, believed)
-    harm = cost if against.constraints is None else value_of(against.constraints, occupancy)
+    true_pairs, believed_pairs = (cmdp.layers.to_pairs(x) for x in (occupancy, believed))
+    cost = value_of(outcome.constraints, true_pairs)
+    believed_cost = value_of(outcome.constraints, believed_pairs)
+    harm = cost if against.constraints is None else value_of(against.constraints, true_pairs)
     multipliers = jnp.zeros_like(metrics.multipliers)
     if info.multipliers is not None:
         multipliers = info.multipliers.astype(dtype)
@@ -183,7 +184,7 @@ def update(
         iterations = info.projection.iterations.astype(dtype)
     deviations, margin = _of_comparators(against, outcome, multipliers)
     terms = {
-        "reward": value_of(outcome.reward, occupancy),
+        "reward": value_of(outcome.reward, true_pairs),
         "sampled_reward": _sampled_reward(cmdp.layers, trajectory, outcome.reward),
         "model_error": jnp.abs(occupancy - believed).sum(),
         "iterations": iterations,
@@ -198,7 +199,7 @@ def update(
     changes |= _of_multipliers(metrics, info, multipliers)
     changes |= _of_deviations(metrics, sums, multipliers, episode)
     changes |= _of_duals(metrics, against, multipliers, believed_cost)
-    changes |= _of_losses(metrics, against, outcome, info, occupancy, believed)
+    changes |= _of_losses(metrics, against, outcome, info, true_pairs, believed_pairs)
     changes |= _of_learner(metrics, cmdp, info, believed)
     if metrics.reward_sum is not None:
         changes["reward_sum"] = metrics.reward_sum.add(outcome.reward)
@@ -268,17 +269,18 @@ def _of_losses(
     against: Reference,
     outcome: Outcome,
     info: Info,
-    occupancy: Array,
+    played: Array,
     believed: Array,
 ) -> dict[str, Any]:
-    loss = -outcome.reward if info.loss is None else info.loss.astype(occupancy.dtype)
+    """Of the losses against the comparators; both occupancies are over the pairs."""
+    loss = -outcome.reward if info.loss is None else info.loss.astype(played.dtype)
     size = jnp.abs(loss).max()
     largest = jnp.maximum(metrics.largest_loss, size)
     changes: dict[str, Any] = {"largest_loss": largest}
     if not len(against.marginals):
         return changes
     theirs = dot(loss[None], against.marginals)[0]
-    primal, descent = value_of(loss, occupancy) - theirs, value_of(loss, believed) - theirs
+    primal, descent = value_of(loss, played) - theirs, value_of(loss, believed) - theirs
     changes["primal"] = metrics.primal.add(primal)
     changes["descent"] = metrics.descent.add(descent)
     if against.pace is not None:
@@ -300,7 +302,7 @@ def _of_learner(metrics: Metrics, cmdp: CMDP, info: Info, believed: Array) -> di
         changes["epoch"] = info.epoch
     if info.confidence is not None:
         dtype = believed.dtype
-        inside = contains(info.confidence, cmdp.mdp.transition)
+        inside = contains(cmdp.layers, info.confidence, cmdp.mdp.transition)
         changes["covered"] = metrics.covered & inside
         pairs = cmdp.layers.action_mask.sum().astype(dtype)
         changes["radius"] = jnp.minimum(info.confidence.radius, 2).sum() / pairs
@@ -321,13 +323,13 @@ def _sampled_reward(layers: Layers, trajectory: Trajectory, reward: Array) -> Ar
 
 def _infeasibility(layers: Layers, occupancy: Array, confidence: ConfidenceSet) -> Array:
     r"""The largest violation of any constraint of $\Delta(\mathcal P)$; no solver is involved."""
-    mass = occupancy.sum(-1)  # [L, S, A]
+    mass = layers.to_pairs(occupancy)  # [L, S, A]
     leaving = mass.sum(-1)
     entering = jnp.concatenate(
-        [jnp.eye(1, leaving.shape[1], dtype=mass.dtype), occupancy.sum((1, 2))[:-1]]
+        [jnp.eye(1, leaving.shape[1], dtype=mass.dtype), layers.into_next(occupancy)[:-1]]
     )
     flow = jnp.where(layers.decision_mask, jnp.abs(leaving - entering), 0).max()
-    away = jnp.abs(occupancy - confidence.center * mass[..., None]).sum(-1)
+    away = layers.to_pairs(jnp.abs(occupancy - confidence.center * layers.to_triples(mass)))
     # A radius above 2 allows everything, and the mass of a pair is at most 1.
     ball = (away - confidence.radius * mass).max()
     return jnp.maximum(jnp.maximum(flow, ball), -occupancy.min())

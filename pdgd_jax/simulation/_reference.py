@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, DTypeLike, Float
 
@@ -19,23 +20,22 @@ class Comparators:
     r"""What the players' interval regrets are measured against.
 
     Args:
-      occupancies: `[n, L, S, A, S]`, for the primal player. The paper's bounds apply to occupancies
-        of the true MDP that are fixed before the run, such as $q^*$ and $q^\circ$ of an adversary
-        that does not depend on chance or on policies.
+      occupancies: `[n, ...]` over the triples, for the primal player. The paper's bounds apply to
+        occupancies of the true MDP that are fixed before the run, such as $q^*$ and $q^\circ$ of an
+        adversary that does not depend on chance or on policies.
       multipliers: `[d, m]`, for the dual player.
     """
 
-    occupancies: Float[Array, "n layers states actions states"]
+    occupancies: Float[Array, "n layers *triples"]
     multipliers: Float[Array, "d m"]
 
     @classmethod
     def default(cls, cmdp: CMDP) -> "Comparators":
         """No occupancies, which need an oracle; the multipliers 0 and the unit vectors."""
-        L, S, A = cmdp.layers.shape
         m, dtype = cmdp.num_constraints, cmdp.mdp.transition.dtype
         xp = numpy_for(cmdp.mdp.transition)
         units = xp.concatenate([xp.zeros((1, m), dtype), xp.eye(m, dtype=dtype)])
-        return cls(as_array(xp.zeros((0, L, S, A, S), dtype)), as_array(units))
+        return cls(as_array(xp.zeros((0, *cmdp.layers.triple_shape), dtype)), as_array(units))
 
 
 class Reference(NamedTuple):
@@ -63,7 +63,7 @@ class Reference(NamedTuple):
 def reference(cmdp: CMDP, comparators: Comparators, setting: Setting | None) -> Reference:
     """What to measure a run against, for `update`."""
     dtype = cmdp.mdp.transition.dtype
-    marginals = comparators.occupancies.sum(-1)
+    marginals = jax.vmap(cmdp.layers.to_pairs)(comparators.occupancies)
     mask = cmdp.layers.action_mask
     reward = constraints = mean_reward = mean_costs = None
     if isinstance(cmdp.rewards, StochasticProcess):

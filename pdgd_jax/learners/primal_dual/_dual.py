@@ -44,7 +44,7 @@ def update(
     optimizer: optax.GradientTransformation,
     state: State,
     outcome: Outcome,
-    occupancy: Float[Array, "layers states actions states"],
+    occupancy: Float[Array, "layers *triples"],
     num_episodes: Float[Array, ""] | float,
 ) -> State:
     r"""One step against the loss $-\lambda^\top G_t^\top \hat q_t$.
@@ -53,7 +53,8 @@ def update(
       optimizer: any optax transformation.
       state: with $\lambda_t$.
       outcome: with $G_t$.
-      occupancy: $\hat q_t$, not $\hat q_{t+1}$.
+      occupancy: $\hat q_t$, not $\hat q_{t+1}$; over the pairs, or over the triples of layers
+        without successor lists.
       num_episodes: $T$, for the box.
 
     Reference:

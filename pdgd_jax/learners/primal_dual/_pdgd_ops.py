@@ -88,7 +88,7 @@ def update(
         config.dual_optimizer(config.dual_step),
         state.dual,
         outcome,
-        before.occupancy,
+        config.primal.layers.to_pairs(before.occupancy),
         config.primal.num_episodes,
     )
     info = Info(

@@ -22,7 +22,7 @@ from pdgd_jax._internal.typing import MaybeKey
 from pdgd_jax.learners._base import Info, Learner, Setting, check_setting
 from pdgd_jax.learners._rates import RatesLike, rates_of
 from pdgd_jax.learners._visits import Visits, count, estimate, no_visits
-from pdgd_jax.models import Layers, Outcome, Trajectory, policy_of
+from pdgd_jax.models import LayeredMDP, Layers, Outcome, Trajectory, occupancy_of, policy_of
 from pdgd_jax.projection import (
     ConfidenceSet,
     ProjectionInfo,
@@ -60,14 +60,14 @@ class State(NamedTuple):
     r"""The state between episodes.
 
     Attributes:
-      occupancy: `[L, S, A, S]`, $\hat q_t$.
+      occupancy: over the triples, $\hat q_t$.
       confidence: $\mathcal P_i$, onto which $\hat q_t$ was projected.
       visits: the counters.
       largest_loss: $\bar\ell_{t-1}$.
       warm_start: the warm start of the projection.
     """
 
-    occupancy: Float[Array, "layers states actions states"]
+    occupancy: Float[Array, "layers *triples"]
     confidence: ConfidenceSet
     visits: Visits
     largest_loss: Float[Array, ""]
@@ -85,14 +85,21 @@ def _estimate(config: Config, visits: Visits) -> ConfidenceSet:
 
 
 def init(config: Config) -> State:
-    r"""Every transition is possible, and $\hat q_1$ is uniform over each layer's triples."""
+    r"""Every transition is possible, and $\hat q_1$ is that of the uniform policy and transitions.
+
+    Without successor lists it is uniform over each layer's triples, as in the paper.
+    """
     layers, dtype = config.layers, config.constant.dtype
     visits = no_visits(layers)
     confidence = _estimate(config, visits)
-    share = 1 / jnp.maximum(layers.layer_sizes[:-1], 1).astype(dtype)[:, None, None]
-    marginal = share * layers.uniform_policy(dtype)
+    uniform = layers.uniform_policy(dtype)
+    if layers.successors is None:
+        share = 1 / jnp.maximum(layers.layer_sizes[:-1], 1).astype(dtype)[:, None, None]
+        occupancy = (share * uniform)[..., None] * confidence.center
+    else:
+        occupancy = occupancy_of(LayeredMDP(layers, confidence.center), uniform)
     return State(
-        occupancy=marginal[..., None] * confidence.center,
+        occupancy=occupancy,
         confidence=confidence,
         visits=visits,
         largest_loss=jnp.zeros((), dtype),
@@ -136,7 +143,7 @@ def update(
     step_size = jnp.where(largest > 0, 1 / jnp.where(largest > 0, inverse, 1), 0)
     result = project(
         layers,
-        state.occupancy - step_size * loss[..., None],
+        state.occupancy - step_size * layers.to_triples(loss),
         confidence,
         solver=config.solver,
         warm_start=state.warm_start,

@@ -28,6 +28,7 @@ from pdgd_jax.projection._opening import margin_at, opened
 from pdgd_jax.projection._problem import (
     Problem,
     conclude,
+    densified,
     flow_excess,
     outflow_and_inflow,
     point_at,
@@ -107,10 +108,11 @@ def polished_and_bare(
 ) -> tuple[Solver, Solver]:
     """The two solvers of a method: with the polish and without it."""
     tolerance = (1e-3, 1e-6)
-    return (
-        Solver(init, partial(solve, polished=True), tolerance=tolerance),
-        Solver(init, partial(solve, polished=False), tolerance=tolerance),
-    )
+
+    def method(polished: bool) -> Solver:
+        return Solver(init, densified(partial(solve, polished=polished)), tolerance, True)
+
+    return method(True), method(False)
 
 
 class _Progress(NamedTuple):

@@ -30,6 +30,7 @@ class Lanes(NamedTuple):
     confidence: ConfidenceSet
     warm_start: WarmStart
     tolerance: Array
+    support: Array | None = None  # the triples that can happen; None if all can
 
 
 # A function that solves a batch. The functions below wrap one into another.

@@ -39,7 +39,7 @@ from pdgd_jax.models import Layers
 from pdgd_jax.projection._api import ProjectionInfo, ProjectionResult, Solver
 from pdgd_jax.projection._confidence import ConfidenceSet
 from pdgd_jax.projection._layout import MIN_LAYERS, Cones, assemble
-from pdgd_jax.projection._problem import Problem, entries_last, feasible_point, per_lane
+from pdgd_jax.projection._problem import Problem, densified, entries_last, feasible_point, per_lane
 from pdgd_jax.projection._xla import fence
 from pdgd_jax.projection.newton._acceptance import accepted
 from pdgd_jax.projection.newton._batching import Batched, Lanes, merging
@@ -73,6 +73,7 @@ def prepare(lanes: Lanes) -> Prepared:
         target=lanes.target,
         center=lanes.confidence.center,
         radius=lanes.confidence.radius,
+        support=lanes.support,
     )
     start = lanes.warm_start
     before = WarmStart(
@@ -164,22 +165,38 @@ def _solve(
     tolerance: ArrayLike,
 ) -> ProjectionResult:
     """Project one target; under `vmap`, all lanes together."""
+    support = None
+    if layers.successors is not None:
+        support, layers = layers.to_dense(layers.triple_mask), layers.without_lists()
+    return _solve_dense(options, layers, target, confidence, warm_start, tolerance, support)
+
+
+def _solve_dense(
+    options: NewtonOptions,
+    layers: Layers,
+    target: Array,
+    confidence: ConfidenceSet,
+    warm_start: WarmStart,
+    tolerance: ArrayLike,
+    support: Array | None,
+) -> ProjectionResult:
     L, S, A = layers.shape
     if L < MIN_LAYERS:
 
         def pad(x: Array) -> Array:
             return jnp.pad(x, [(0, MIN_LAYERS - L)] + [(0, 0)] * (x.ndim - 1))
 
-        target, confidence = pad(target), jax.tree.map(pad, confidence)
+        target, confidence, support = jax.tree.map(pad, (target, confidence, support))
         longer = warm_start._replace(potential=pad(warm_start.potential))
         padded = layers.pad_to((MIN_LAYERS, S, A))
-        result = _solve(options, padded, target, confidence, longer, tolerance)
+        result = _solve_dense(options, padded, target, confidence, longer, tolerance, support)
         potential = result.warm_start.potential[:L]
         return result._replace(
             occupancy=result.occupancy[:L],
             warm_start=result.warm_start._replace(potential=potential),
         )
-    lane = Lanes(layers, target, confidence, warm_start, jnp.asarray(tolerance, target.dtype))
+    tolerance = jnp.asarray(tolerance, target.dtype)
+    lane = Lanes(layers, target, confidence, warm_start, tolerance, support)
     result = _project_batch(options)(jax.tree.map(lambda x: x[None], lane))
     return jax.tree.map(lambda x: x[0], result)
 
@@ -203,7 +220,7 @@ def make_solver(options: NewtonOptions = DEFAULT) -> Solver:
 
 @cache
 def _make_solver(options: NewtonOptions) -> Solver:
-    return Solver(init, partial(_solve, options), TOLERANCE)
+    return Solver(init, densified(partial(_solve, options)), TOLERANCE, takes_lists=True)
 
 
 solver = make_solver()
