@@ -5,7 +5,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, DTypeLike, Float, Int
+from jaxtyping import Array, Bool, DTypeLike, Float, Int
 
 from pdgd_jax._internal.checks import first_place, is_integer, place
 from pdgd_jax._internal.pytree import as_array, is_concrete, numpy_for, pytree
@@ -91,9 +91,7 @@ class Layers(TripleArrays):
         return cls(as_array(states), as_array(actions))
 
     @classmethod
-    def from_successors(
-        cls, sizes: Sequence[int], successors: Sequence[Int[ArrayLike, "_ _ _"]]
-    ) -> "Layers":
+    def from_successors(cls, sizes: Sequence[int], successors: Sequence[Any]) -> "Layers":
         """Layers with lists of the states that can follow each pair.
 
         Args:

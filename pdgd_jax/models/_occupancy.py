@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from pdgd_jax._internal.checks import check_sums, first_place, place
 from pdgd_jax._internal.pytree import is_concrete
-from pdgd_jax._internal.typing import NDArray
+from pdgd_jax._internal.typing import NDArray, Pairs, Triples
 from pdgd_jax.models._layers import Layers
 from pdgd_jax.models._mdp import LayeredMDP
 from pdgd_jax.models._successors import Successors, into_next, to_pairs, to_triples
@@ -29,9 +29,7 @@ class Trajectory(NamedTuple):
     actions: Int[Array, " layers"]
 
 
-def occupancy_of(
-    mdp: LayeredMDP, policy: Float[Array, "layers states actions"]
-) -> Float[Array, "layers *triples"]:
+def occupancy_of(mdp: LayeredMDP, policy: Float[Array, "layers states actions"]) -> Triples:
     r"""The occupancy $q^{P,\pi}(x, a, x') = \Pr\{x_k = x, a_k = a, x_{k+1} = x'\}$, exactly.
 
     One forward pass, $q_k(x,a,x') = d_k(x)\,\pi(a \mid x)\,P(x' \mid x,a)$ with
@@ -69,7 +67,7 @@ def occupancy_of(
 
 
 def policy_of(
-    occupancy: Float[Array, "layers *triples"], layers: Layers | None = None
+    occupancy: Triples | Pairs, layers: Layers | None = None
 ) -> Float[Array, "layers states actions"]:
     r"""The policy $\pi^q(a \mid x) = q(x,a) / q(x)$ that an occupancy induces.
 
@@ -95,7 +93,7 @@ def policy_of(
 
 def value_of(
     values: Float[Array, "*constraints layers states actions"],
-    occupancy: Float[Array, "_ *triples"],
+    occupancy: Triples | Pairs,
     layers: Layers | None = None,
 ) -> Float[Array, "*constraints"]:
     r"""What an occupancy earns: $r^\top q$, or $G^\top q$ for constraints `[m, L, S, A]`.

@@ -116,10 +116,11 @@ class TripleArrays:
           An array over the triples or the pairs, 0 where there is none.
 
         Example:
+          >>> from pdgd_jax import Layers
           >>> walk = Layers.from_successors((1, 2, 1), [[[[0, -1], [0, 1]]], [[[0]] * 2] * 2])
-          >>> P = walk.pack([[[[1.0, 0.0], [0.3, 0.7]]], [[[1.0]] * 2] * 2])
-          >>> walk.to_dense(P)[0, 0].round(1).tolist()
-          [[1.0, 0.0], [0.3, 0.7]]
+          >>> P = walk.pack([[[[1.0, 0.0], [0.25, 0.75]]], [[[1.0]] * 2] * 2])
+          >>> walk.to_dense(P)[0, 0].tolist()
+          [[1.0, 0.0], [0.25, 0.75]]
         """
         xp = numpy_for(*per_layer)  # on the host no program is needed
         arrays = [xp.asarray(each) for each in per_layer]
@@ -166,7 +167,7 @@ class TripleArrays:
         """An array over the triples of `other`, which `pad_to` made these layers from."""
         if self.successors is None:
             grow = growth(other.triple_shape, self.triple_shape)
-            return numpy_for(triples).pad(triples, grow)
+            return as_array(numpy_for(triples).pad(triples, grow))
         parts = other.unpack(as_array(triples))
         shapes = map(self._layer_shape, range(len(parts)))
         grown = [
@@ -207,6 +208,13 @@ class TripleArrays:
         return (layer, *divmod(pair, self.shape[2]), following)
 
     # On the host, in the precision given, which JAX may not have enabled.
+
+    def mask_on_host(self) -> NDArray:
+        """`Layers.triple_mask`, also where JAX traces whatever is computed."""
+        if self.successors is not None:
+            return np.asarray(self.successors.present)
+        states, actions = np.asarray(self.state_mask), np.asarray(self.action_mask)
+        return actions[..., None] & states[1:, None, None, :]
 
     def rows_on_host(self, triples: NDArray) -> NDArray:
         """`[L, S, A, n]`, whose sums over n are those over the next states of a pair."""

@@ -22,6 +22,7 @@ from pdgd_jax._internal.checks import check_sums, first_place, is_positive, plac
 from pdgd_jax._internal.memory import spare_bytes
 from pdgd_jax._internal.pytree import is_concrete
 from pdgd_jax._internal.registry import Registry
+from pdgd_jax._internal.typing import Triples
 from pdgd_jax.models import Layers
 from pdgd_jax.projection._confidence import ConfidenceSet
 
@@ -67,7 +68,7 @@ class ProjectionResult(NamedTuple):
       info: how well it was solved.
     """
 
-    occupancy: Float[Array, "layers *triples"]
+    occupancy: Triples
     warm_start: PyTree
     info: ProjectionInfo
 
@@ -119,7 +120,7 @@ def cold_start(layers: Layers, solver: str | Solver = "newton", dtype: DTypeLike
 
 def project(
     layers: Layers,
-    target: Float[Array, "layers *triples"],
+    target: Triples,
     confidence: ConfidenceSet,
     *,
     solver: str | Solver = "newton",
@@ -203,7 +204,8 @@ class _Lane(NamedTuple):
 
 def project_batch(
     layers: Layers,
-    target: Float[Array, "batch layers *triples"],
+    target: Float[Array, "batch layers states actions states"]
+    | Float[Array, "batch layers triples"],
     confidence: ConfidenceSet,
     *,
     solver: str | Solver = "newton",
@@ -291,7 +293,7 @@ def _check(layers: Layers, target: Array, confidence: ConfidenceSet) -> None:
     if not is_concrete(*jax.tree.leaves((layers, target, confidence))):
         return
     center, pairs = np.asarray(confidence.center), np.asarray(layers.action_mask)
-    present = np.asarray(layers.triple_mask)
+    present = layers.mask_on_host()
     wrong = ~(np.abs(np.asarray(target)) < LARGEST_TARGET) & present
     where = first_place(wrong)
     if where is not None:

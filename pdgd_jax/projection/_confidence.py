@@ -6,7 +6,7 @@ from jaxtyping import Array, Bool, Float
 
 from pdgd_jax._internal.checks import first_place, place
 from pdgd_jax._internal.pytree import as_float, is_concrete, pytree
-from pdgd_jax._internal.typing import NDArray
+from pdgd_jax._internal.typing import NDArray, Triples
 from pdgd_jax.models import Layers
 
 __all__ = ["ConfidenceSet", "contains"]
@@ -45,8 +45,8 @@ class ConfidenceSet:
         packed = len(center) == 2 and len(radius) == 3 and center[0] == radius[0]
         if not (dense or packed):
             raise ValueError(
-                "a confidence set has a center [L, S, A, S], or [L, M] with successor lists, and a "
-                f"radius [L, S, A]; got the shapes {center} and {radius}."
+                "a confidence set has a center [L, S, A, S] and a radius [L, S, A], or a center "
+                f"[L, M] with successor lists; got the shapes {center} and {radius}."
             )
         if is_concrete(self.center, self.radius):
             _refuse_negative("center", np.asarray(self.center))
@@ -66,9 +66,12 @@ def _refuse_negative(name: str, values: NDArray) -> None:
 
 
 def contains(
-    layers: Layers, confidence: ConfidenceSet, transition: Float[Array, "layers *triples"]
+    confidence: ConfidenceSet,
+    transition: Triples,
+    layers: Layers | None = None,
 ) -> Bool[Array, ""]:
-    r"""The event $P \in \mathcal P_i$, up to rounding."""
-    distance = layers.to_pairs(jnp.abs(transition - confidence.center))
+    r"""The event $P \in \mathcal P_i$, up to rounding. Successor lists need their layers."""
+    away = jnp.abs(transition - confidence.center)
+    distance = away.sum(-1) if layers is None else layers.to_pairs(away)
     rounding = 8 * jnp.finfo(distance.dtype).eps
     return (distance <= confidence.radius + rounding).all()

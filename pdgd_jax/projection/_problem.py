@@ -6,6 +6,7 @@ axes. Pairs and lanes are long, and the cones, where most of the time goes, neve
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -190,21 +191,22 @@ def densified(solve: Solve) -> Solve:
 
     It is given the layers with their lists, and must leave triples that cannot happen at 0.
     """
+    return partial(_densified, solve)
 
-    def of_lists(
-        layers: Layers,
-        target: Array,
-        confidence: ConfidenceSet,
-        warm_start: PyTree,
-        tolerance: ArrayLike,
-    ) -> ProjectionResult:
-        if layers.successors is not None:
-            target = layers.to_dense(target)
-            confidence = ConfidenceSet(layers.to_dense(confidence.center), confidence.radius)
-        result = solve(layers, target, confidence, warm_start, tolerance)
-        return result._replace(occupancy=layers.from_dense(result.occupancy))
 
-    return of_lists
+def _densified(
+    solve: Solve,
+    layers: Layers,
+    target: Array,
+    confidence: ConfidenceSet,
+    warm_start: PyTree,
+    tolerance: ArrayLike,
+) -> ProjectionResult:
+    if layers.successors is None:
+        return solve(layers, target, confidence, warm_start, tolerance)
+    dense = ConfidenceSet(layers.to_dense(confidence.center), confidence.radius)
+    result = solve(layers, layers.to_dense(target), dense, warm_start, tolerance)
+    return result._replace(occupancy=layers.from_dense(result.occupancy))
 
 
 def single_lane(layers: Layers, target: Array, confidence: ConfidenceSet) -> Problem:

@@ -302,7 +302,7 @@ def _of_learner(metrics: Metrics, cmdp: CMDP, info: Info, believed: Array) -> di
         changes["epoch"] = info.epoch
     if info.confidence is not None:
         dtype = believed.dtype
-        inside = contains(cmdp.layers, info.confidence, cmdp.mdp.transition)
+        inside = contains(info.confidence, cmdp.mdp.transition, cmdp.layers)
         changes["covered"] = metrics.covered & inside
         pairs = cmdp.layers.action_mask.sum().astype(dtype)
         changes["radius"] = jnp.minimum(info.confidence.radius, 2).sum() / pairs

@@ -26,7 +26,7 @@ class Comparators:
       multipliers: `[d, m]`, for the dual player.
     """
 
-    occupancies: Float[Array, "n layers *triples"]
+    occupancies: Float[Array, "n layers states actions states"] | Float[Array, "n layers triples"]
     multipliers: Float[Array, "d m"]
 
     @classmethod

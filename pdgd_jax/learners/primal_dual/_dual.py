@@ -14,6 +14,7 @@ from jaxtyping import Array, DTypeLike, Float, PyTree
 
 from pdgd_jax import theory
 from pdgd_jax._internal.sums import Compensated
+from pdgd_jax._internal.typing import Pairs, Triples
 from pdgd_jax.models import Outcome, value_of
 
 __all__ = ["State", "init", "update"]
@@ -44,7 +45,7 @@ def update(
     optimizer: optax.GradientTransformation,
     state: State,
     outcome: Outcome,
-    occupancy: Float[Array, "layers *triples"],
+    occupancy: Triples | Pairs,
     num_episodes: Float[Array, ""] | float,
 ) -> State:
     r"""One step against the loss $-\lambda^\top G_t^\top \hat q_t$.
