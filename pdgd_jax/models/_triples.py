@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, Shaped
+from jaxtyping import Array, Bool, Shaped
 
 from pdgd_jax._internal.pytree import as_array, is_concrete, numpy_for
 from pdgd_jax._internal.typing import NDArray
@@ -105,7 +105,7 @@ class TripleArrays:
         lists = self.successors
         return jnp.arange(self.shape[0])[:, None], lists.groups.spread(lists.pair), lists.following
 
-    def pack(self, per_layer: Sequence[Shaped[ArrayLike, "..."]]) -> Shaped[Array, "..."]:
+    def pack(self, per_layer: Sequence[Any]) -> Shaped[Array, "..."]:
         """Arrange one array per layer as these layers have it.
 
         Args:

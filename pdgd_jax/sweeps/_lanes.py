@@ -100,8 +100,9 @@ class LaneBuilder:
         """The inputs of a lane; leaves are NumPy arrays of the same shapes in a whole group."""
         cmdp = self.padded(cell.instance, cell.horizon, shape)
         comparators = self.comparators(cell.instance, cell.horizon)
-        old = comparators.occupancies.shape[1:]
-        grow = [(0, b - a) for a, b in zip(old, (*shape, shape[1]), strict=True)]
-        occupancies = jnp.asarray(np.pad(comparators.occupancies, [(0, 0), *grow]))
+        layers = self.cmdp(cell.instance, cell.horizon).layers
+        moved = [np.asarray(cmdp.layers.moved(layers, q)) for q in comparators.occupancies]
+        stacked = np.array(moved, comparators.occupancies.dtype)
+        occupancies = jnp.asarray(stacked.reshape(len(moved), *cmdp.layers.triple_shape))
         comparators = Comparators(occupancies, comparators.multipliers)
         return jax.tree.map(np.asarray, LaneInputs(cmdp, self.learner(cell, cmdp), comparators))

@@ -255,7 +255,7 @@ def _kind_of(cmdp: CMDP) -> Any:
     return (
         cmdp.num_constraints,
         cmdp.mdp.transition.dtype,
-        jax.tree.structure(processes),
+        jax.tree.structure((cmdp.layers, processes)),  # with the sizes of successor lists
         leaves,
     )
 

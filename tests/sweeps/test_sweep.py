@@ -71,6 +71,22 @@ def stop_after(chunks):
     return lambda: next(left, None) is None
 
 
+def test_instances_with_successor_lists_are_played_beside_others():
+    river = {"make": "riverswim", "num_states": 3, "horizon": 4}
+    lists = {**river, "label": "lists", "support": "known"}
+    data = sweep(configuration(lists, river, names=["uniform", "pdgd-ops"]), **ALIKE)
+    assert np.isfinite(data.regret.values).all()
+    # Streams are paired, and whoever does not learn plays the same episodes.
+    for name in ("regret", "violation", "sampled_reward"):
+        values = data[name].sel(learner="uniform")
+        np.testing.assert_allclose(
+            values.sel(instance="lists"), values.sel(instance="riverswim"), atol=1e-12
+        )
+    # Where the support is known, the confidence sets are smaller.
+    radius = data.radius.sel(learner="pdgd-ops").isel(checkpoint=-1)
+    assert (radius.sel(instance="lists") < radius.sel(instance="riverswim")).all()
+
+
 def test_the_dataset_is_as_promised(whole):
     assert tuple(whole.regret.dims) == (*DIMS, "checkpoint")
     assert whole.regret.shape == (2, 2, 2, 1, 1, 2, 3, 4)
