@@ -9,7 +9,6 @@ import subprocess
 import sys
 
 import jax
-import jax.numpy as jnp
 import jaxtyping
 import numpy as np
 import pytest
@@ -25,15 +24,7 @@ jaxtyping.install_import_hook(
     CHECKED, "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))"
 )
 
-from pdgd_jax import (  # noqa: E402
-    LayeredMDP,
-    Layers,
-    ProjectionInfo,
-    ProjectionResult,
-    occupancy_of,
-    policy_of,
-)
-from pdgd_jax.projection import Solver  # noqa: E402
+from pdgd_jax import LayeredMDP, Layers  # noqa: E402
 
 # Processes that tests start leave the cache of the user's alone; those that want one say where.
 os.environ["PDGD_CACHE"] = "off"
@@ -155,15 +146,3 @@ def random_policy(seed, layers):
     weights = np.random.default_rng(seed).uniform(0.1, 1, size=mask.shape) * mask
     total = weights.sum(-1, keepdims=True)
     return jax.numpy.asarray(weights / np.where(total > 0, total, 1))
-
-
-def _nearby(layers, target, confidence, warm_start, tolerance):
-    """A feasible occupancy: the policy of the target, pushed through the center."""
-    policy = policy_of(jnp.where(layers.triple_mask, jnp.maximum(target, 0), 0), layers)
-    occupancy = occupancy_of(LayeredMDP(layers, confidence.center), policy)
-    info = ProjectionInfo(jnp.zeros((), target.dtype), jnp.ones((), jnp.int32), jnp.ones((), bool))
-    return ProjectionResult(occupancy, warm_start, info)
-
-
-# Not a projection, but one that compiles in a moment: for tests of what is around it.
-QUICK = Solver(init=lambda layers, dtype: (), solve=_nearby, tolerance=(0.0, 0.0), takes_lists=True)

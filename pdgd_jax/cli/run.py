@@ -116,7 +116,7 @@ def run(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Learn on an instance: regret, violation, multipliers, and a picture.
+    """Learn on an instance: regret, violation, multipliers, and two pictures.
 
     Options of the instance are options of the command: --sizes 1,4,4,1 --seed 3.
     """

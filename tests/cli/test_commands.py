@@ -25,7 +25,7 @@ from pdgd_jax.cli import summary
 from pdgd_jax.cli.textplot import curve
 from pdgd_jax.learners import Learner
 from pdgd_jax.results import summarise
-from tests.conftest import QUICK
+from tests.quick import QUICK
 
 
 def two_seeds(cmdp, learner, num_episodes):

@@ -99,7 +99,7 @@ BOTH = TINY.replace('"theory"', '["theory", "tuned"]').replace(
 @pytest.fixture
 def quick():
     from pdgd_jax.projection import SOLVERS
-    from tests.conftest import QUICK
+    from tests.quick import QUICK
 
     with SOLVERS.temporarily({"quick": QUICK}):
         yield
@@ -243,7 +243,7 @@ def test_projections_that_fail_are_said_loudly(tiny, call):
     import jax.numpy as jnp
 
     from pdgd_jax.projection import SOLVERS
-    from tests.conftest import QUICK
+    from tests.quick import QUICK
 
     def hopeless(*given):
         result = QUICK.solve(*given)

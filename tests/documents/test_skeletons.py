@@ -1,6 +1,7 @@
 """The skeletons that `docs/developer/adding.md` offers to copy: each is imported and played."""
 
 import importlib.util
+import json
 import pathlib
 
 import jax
@@ -40,7 +41,7 @@ def cmdp():
 
 def test_every_skeleton_is_played_here_and_shown_on_the_page():
     names = sorted(file.stem for file in FOLDER.glob("*.py"))
-    assert names == ["instance", "learner", "process", "solver"]
+    assert names == ["command", "instance", "learner", "process", "solver"]
     page = (FOLDER.parent / "adding.md").read_text()
     for name in names:
         assert f'--8<-- "developer/skeletons/{name}.py"' in page
@@ -108,3 +109,13 @@ def test_the_solver_projects(skeleton, cmdp):
     assert float(results.info.iterations[1]) > 0
     flow = results.occupancy[1].sum((1, 2))
     assert flow.sum(-1) == pytest.approx(np.ones(3), abs=5e-3)
+
+
+def test_the_command_lists_what_a_learner_takes(skeleton, capsys):
+    command = skeleton("command").COMMAND
+    command.function("pdgd-ops")
+    assert "confidence_scale" in capsys.readouterr().out
+    command.function("uniform", as_json=True)
+    assert json.loads(capsys.readouterr().out) == {"learner": "uniform", "settings": []}
+    with pytest.raises(ValueError, match="pdgd-ops"):
+        command.function("pdgd-op")

@@ -102,7 +102,7 @@ def test_what_is_lazy_is_imported_when_asked_for(monkeypatch, tmp_path):
 MODULE = """
 from pdgd_jax import make
 from pdgd_jax.learners import uniform
-from tests.conftest import QUICK as solver
+from tests.quick import QUICK as solver
 
 def narrow(length: int = 2):
     '''A narrow one.'''

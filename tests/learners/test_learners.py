@@ -21,7 +21,7 @@ from pdgd_jax import (
 )
 from pdgd_jax.learners.primal_dual import _dual as dual
 from pdgd_jax.models import Layers
-from tests.conftest import QUICK
+from tests.quick import QUICK
 from tests.reference.pdgd_ops import Episode, PrimalTwin, Twin, pair_mask, random_transition
 
 

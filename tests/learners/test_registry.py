@@ -3,7 +3,7 @@ import pytest
 
 from pdgd_jax import Learner, learners, make, make_learner, pdgd_ops, register_learner
 from pdgd_jax.projection import SOLVERS, register_solver, solver_of
-from tests.conftest import QUICK
+from tests.quick import QUICK
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import pytest
 from pdgd_jax import ConfidenceSet, make, occupancy_of, pdgd_ops, project, run, theory
 from pdgd_jax.learners._visits import count, estimate, no_visits
 from pdgd_jax.models import Trajectory
-from tests.conftest import QUICK
+from tests.quick import QUICK
 from tests.reference.projection import infeasibility
 from tests.reference.support import project_on_support
 

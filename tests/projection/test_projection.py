@@ -16,7 +16,7 @@ from pdgd_jax.projection.newton._batching import Lanes
 from pdgd_jax.projection.newton._iteration import Guess, evaluate
 from pdgd_jax.projection.newton._solver import prepare
 from pdgd_jax.projection.newton._start import roughly
-from tests.conftest import QUICK
+from tests.quick import QUICK
 from tests.reference.projection import (
     infeasibility,
     largest_mean,

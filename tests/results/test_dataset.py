@@ -6,7 +6,7 @@ import pytest
 
 from pdgd_jax import dataset_of, evaluate, learners, make, pdgd_ops, run
 from pdgd_jax.results import QUANTITIES, Status, Subject
-from tests.conftest import QUICK
+from tests.quick import QUICK
 
 
 @pytest.fixture(scope="module")

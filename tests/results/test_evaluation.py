@@ -24,7 +24,7 @@ from pdgd_jax.learners import Learner
 from pdgd_jax.processes import Constant
 from pdgd_jax.results import Certificate
 from pdgd_jax.simulation import start
-from tests.conftest import QUICK
+from tests.quick import QUICK
 
 OPTIONS = {"sizes": (1, 3, 3, 1), "num_actions": 2}
 KEYS = jax.random.split(jax.random.key(11), 3)

@@ -29,7 +29,7 @@ from pdgd_jax.learners import Learner
 from pdgd_jax.simulation import Comparators, checkpoint_episodes, start, sums_of
 from pdgd_jax.simulation._loop import _run, advance
 from pdgd_jax.simulation._worst import Worst
-from tests.conftest import QUICK
+from tests.quick import QUICK
 
 # Most tests are about the loop, not about the projection: they use a stand-in for it, which
 # compiles in a moment. Those marked slow repeat the same with the real one.

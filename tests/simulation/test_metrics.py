@@ -24,7 +24,7 @@ from pdgd_jax.processes import Phases, Table
 from pdgd_jax.simulation import start, sums_of
 from pdgd_jax.simulation._loop import advance
 from pdgd_jax.simulation._worst import Worst
-from tests.conftest import QUICK
+from tests.quick import QUICK
 
 T = 40
 

@@ -105,7 +105,7 @@ def test_memory_grows_by_what_a_lane_holds():
 
 def test_what_was_not_measured_is_not_estimated():
     from pdgd_jax.projection import SOLVERS
-    from tests.conftest import QUICK
+    from tests.quick import QUICK
 
     with SOLVERS.temporarily({"quick": QUICK}):
         found = cost(solver="quick")

@@ -18,7 +18,7 @@ from pdgd_jax.simulation import as_arrays, from_arrays, local_devices
 from pdgd_jax.sweeps import Interrupted, StoreError, open_results, plan_of
 from pdgd_jax.sweeps._folder import Store
 from pdgd_jax.sweeps._plan import DIMS
-from tests.conftest import QUICK
+from tests.quick import QUICK
 
 
 @pytest.fixture(autouse=True, scope="module")
