@@ -1,4 +1,4 @@
-"""What `--quick` does in every benchmark: a look at everything, to see that it works."""
+"""`--quick` of every benchmark: each part runs once, and the numbers mean nothing."""
 
 import os
 

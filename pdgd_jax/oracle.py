@@ -150,7 +150,7 @@ def slater_margin(
     # [rows, pairs]: one minimum over both episodes and constraints.
     rows = flow.pairs_of("constraints", values, CONSTRAINT_BOUNDS).reshape(-1, flow.num_pairs)
     if len(rows) == 0:
-        raise ValueError("m = 0: rho is the margin of at least one constraint.")
+        raise ValueError("rho needs at least one constraint; there are none (m = 0).")
 
     # Unknowns: the occupancy of each pair, then rho itself.
     objective = np.append(np.zeros(flow.num_pairs), -1.0)

@@ -15,9 +15,9 @@ import pytest
 
 import pdgd_jax
 
-# Annotations are executed, shapes too, in every room but that of commands: typer checks what those
-# get, and hands them a context of another class than it makes them ask for. An option of pytest
-# would not reach the workers of pytest-xdist. As PEP 484 has it, an int is a float.
+# Annotations are executed, shapes included. Commands are not checked: typer passes them a context
+# whose class differs from the annotation. An option of pytest would not reach the workers of
+# pytest-xdist. As in PEP 484, an int is a float.
 CHECKED = [room.name for room in pkgutil.iter_modules(pdgd_jax.__path__, "pdgd_jax.")]
 CHECKED.remove("pdgd_jax.cli")
 jaxtyping.install_import_hook(
@@ -35,7 +35,7 @@ jax.config.update("jax_num_cpu_devices", 2)  # for what is sharded; the rest use
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
-# What tells a program that a person watches, whether or not one does.
+# Variables that make a program believe that it runs in a terminal.
 OF_TERMINALS = ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
 
 

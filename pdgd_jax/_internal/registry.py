@@ -174,8 +174,8 @@ class Registry(Generic[T]):
             ) from error
         if not self._valid(found):
             raise ValueError(
-                f"{self._what} {name!r} of the distribution {_owner(thing)!r} is none: "
-                f"{thing.value} is {found!r:.60}."
+                f"the distribution {_owner(thing)!r} offers {thing.value} as {self._what} "
+                f"{name!r}, but it is {found!r:.60}, not a {self._what}."
             )
         return cast(T, found)
 

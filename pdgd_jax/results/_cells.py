@@ -68,7 +68,7 @@ def as_dataset(source: Results) -> "xarray.Dataset":
             f"Evaluation; got a {type(source).__name__}."
         )
     if "regret" not in dataset or "episode" not in dataset:
-        raise ValueError("the Dataset holds no 'regret' and 'episode': it is not one of results.")
+        raise ValueError("this Dataset holds no results: it has no 'regret' or no 'episode'.")
     return dataset if "seed" in dataset["regret"].dims else _with_seed(dataset)
 
 

@@ -261,7 +261,7 @@ _TABLE = (
         _of_certificates("bound"), evaluated=True,
     ),
     Quantity(
-        "certificate_trivial", _JUDGED, "what is not possible to exceed at all", "1",
+        "certificate_trivial", _JUDGED, "largest value that any learner could reach", "1",
         _of_certificates("trivial"), evaluated=True,
     ),
     Quantity(

@@ -19,8 +19,8 @@ def local_devices(number: int | None = None) -> list[jax.Device]:
         return found
     if not 1 <= number <= len(found):
         raise ValueError(
-            f"there are {len(found)} devices, so that their number is from 1 to {len(found)}; "
-            f"got {number}. (On a CPU, jax_num_cpu_devices says how many, before JAX starts.)"
+            f"this process has {len(found)} devices: choose from 1 to {len(found)}; got {number}. "
+            "(On a CPU, jax_num_cpu_devices says how many, before JAX starts.)"
         )
     return found[:number]
 

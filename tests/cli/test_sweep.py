@@ -301,7 +301,7 @@ def test_names_in_a_configuration_never_become_paths(tiny, call):
             ["--coordinator", "host", "--num-processes", 2, "--process-id", 1],
             "--coordinator looks like host:1234; got 'host'",
         ),
-        (["--devices", 99], "there are 2 devices, so that their number is from 1 to 2; got 99"),
+        (["--devices", 99], "this process has 2 devices: choose from 1 to 2; got 99"),
     ],
 )
 def test_contradictory_options_are_refused(tiny, call, words, sentence):
@@ -314,7 +314,7 @@ def test_contradictory_options_are_refused(tiny, call, words, sentence):
 def test_devices_that_are_not_there_are_refused_in_a_dry_run_too(tiny, call, number):
     said = call("sweep", "tiny.toml", "--dry-run", "--devices", number, code=2)
     assert said.out == ""
-    assert f"their number is from 1 to 2; got {number}" in said.err
+    assert f"choose from 1 to 2; got {number}" in said.err
 
 
 def test_a_port_that_is_in_use_is_refused(tiny, call):

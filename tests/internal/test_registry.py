@@ -185,7 +185,8 @@ def test_a_broken_package_is_named_and_harms_nobody(unchecked, installed):
         learners.settings_of("nameless")
     with pytest.raises(
         ValueError,
-        match="^solver 'odd' of the distribution 'faulty' is none: acme_pdgd:not_a_solver is 3.$",
+        match="^the distribution 'faulty' offers acme_pdgd:not_a_solver as solver 'odd', "
+        "but it is 3, not a solver.$",
     ):
         project(None, None, None, solver="odd")
     make("narrow")

@@ -17,9 +17,9 @@ SHAPES = ((4, 5, 3), (10, 4, 2), (20, 3, 2), (10, 12, 8))  # L, S, A
 STARTS = ("cold", "other target", "other layers", "random", "huge", "not finite")
 BROKEN = (np.nan, np.inf, -np.inf, 3e38, -3e38)
 
-# The root of what float32 aims at, 1e-6. Half of it is what the solver allows where nothing leaves
-# a state that something enters; the rest is more than what rounding and the flow that is violated
-# add, each in proportion to itself. Points that are wrong for another reason are off by 0.1.
+# The root of the tolerance in float32, 1e-6. The solver allows half of it in states with inflow but
+# no outflow; the other half covers rounding and violated flow. Points that are wrong for another
+# reason are off by 0.1.
 WRONG = 1e-3
 # Ten times: sums of some entries with errors of 1e-6 each.
 INFEASIBLE = 1e-5

@@ -74,7 +74,8 @@ def merging(solve: Batched, options: NewtonOptions) -> Batched:
 
 # A batch is a JAX primitive that knows the types of its results. So JAX traces the solver only when
 # it knows the size of the batch and its platform. `custom_vmap` would first trace it for one lane
-# in vain, which takes a fifth of the time before a run compiles.
+# in vain, which takes a fifth of the time before a run compiles. JAX may change these interfaces
+# with a minor version; a test fails on one that nobody has looked at (`_xla.LOOKED_AT`).
 _batch = Primitive("project_batch")
 _batch.multiple_results = True
 
