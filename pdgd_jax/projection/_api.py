@@ -125,7 +125,7 @@ def project(
     *,
     solver: str | Solver = "newton",
     warm_start: PyTree = None,
-    tolerance: float | None = None,
+    tolerance: float | Float[Array, ""] | None = None,
 ) -> ProjectionResult:
     r"""Project onto the occupancies of a confidence set, $\Pi_{\Delta(\mathcal P)}(v)$.
 
@@ -210,7 +210,7 @@ def project_batch(
     *,
     solver: str | Solver = "newton",
     warm_start: PyTree = None,
-    tolerance: float | None = None,
+    tolerance: float | Float[Array, ""] | None = None,
     max_bytes: int | None = None,
 ) -> ProjectionResult:
     """`project` for many lanes, as many at a time as fit in memory.

@@ -381,7 +381,8 @@ def test_a_warm_start_of_another_precision_and_a_traced_tolerance():
     result = project(layers, single, confidence, warm_start=cold_start(layers, dtype=float))
     assert result.info.converged
     assert {x.dtype for x in jax.tree.leaves(result.warm_start)} == {jnp.dtype("float32")}
-    solve = jax.jit(lambda tolerance: project(layers, q - 0.1, confidence, tolerance=tolerance))
+    target = jnp.asarray(q - 0.1)
+    solve = jax.jit(lambda tolerance: project(layers, target, confidence, tolerance=tolerance))
     assert solve(1e-9).info.residual <= 1e-9
     assert solve(np.inf).info.residual <= 1  # a point was found nevertheless
 
@@ -422,9 +423,9 @@ def test_float32_beyond_the_range_never_converges_to_what_is_wrong(largest):
 @pytest.mark.slow
 def test_a_target_plus_potentials_is_rounded_once():
     """Potentials grow with the layers; what is left of them in float32 is as exact as its size."""
-    problems = [np.moveaxis(x, 0, -1) for x in batch(22, 4)]
+    problems = [jnp.asarray(np.moveaxis(x, 0, -1)) for x in batch(22, 4)]
     potential = 1e4 + np.random.default_rng(22).normal(size=(*SHAPE[:2], 4))
-    potential = (potential * problems[1].any(2)).astype(np.float32)
+    potential = jnp.asarray((potential * problems[1].any(2)).astype(np.float32))
     target = problems[2].astype(np.float32)
     single = Problem.of(*problems[:2], target, *problems[3:])
     point = jax.jit(point_at)(single, potential)
@@ -443,8 +444,8 @@ def test_closed_states_are_opened_and_others_stay():
     valid = [valid_triples(a, b) for a, b in zip(*problems[:2], strict=True)]
     potential = np.random.default_rng(17).normal(size=(16, *SHAPE[:2]))
     potential *= problems[1].any(-1)
-    lanes_last = [np.moveaxis(x, 0, -1) for x in (*problems, potential)]
-    raised = opened(Problem.of(*lanes_last[:5]), lanes_last[5], np.full(16, 1e-3))
+    lanes_last = [jnp.asarray(np.moveaxis(x, 0, -1)) for x in (*problems, potential)]
+    raised = opened(Problem.of(*lanes_last[:5]), lanes_last[5], jnp.full(16, 1e-3))
     raised = np.moveaxis(np.asarray(raised), -1, 0)
     changed = kept = 0
     for i, k, x in zip(*np.nonzero(problems[1].any(-1)), strict=True):
