@@ -580,7 +580,7 @@ def test_a_single_run_is_a_line_without_a_band(played):
 def test_bad_input_is_one_sentence():
     with pytest.raises(ValueError, match="a Dataset .* or an Evaluation; got a int"):
         plots.regret(3)
-    with pytest.raises(ValueError, match="holds no 'regret'"):
+    with pytest.raises(ValueError, match="it has no 'regret'"):
         plots.regret(results().drop_vars("regret"))
     with pytest.raises(ValueError, match="0 <= low <= high <= 1"):
         plots.regret(results(), quantiles=(0.9, 0.1))
