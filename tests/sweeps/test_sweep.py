@@ -316,7 +316,7 @@ def test_no_more_cores_become_devices_than_are_used():
 
 
 def test_too_many_devices_are_refused():
-    with pytest.raises(ValueError, match="there are 2 devices.* got 3"):
+    with pytest.raises(ValueError, match="this process has 2 devices.* got 3"):
         sweep(configuration(), devices=3)
     assert len(local_devices(1)) == 1
 
