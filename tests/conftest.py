@@ -24,7 +24,7 @@ jaxtyping.install_import_hook(
     CHECKED, "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))"
 )
 
-from pdgd_jax import LayeredMDP, Layers  # noqa: E402
+from pdgd_jax import LayeredMDP, Layers  # noqa: E402, only now, so that the hook sees it
 
 # Processes that tests start leave the cache of the user's alone; those that want one say where.
 os.environ["PDGD_CACHE"] = "off"

@@ -32,7 +32,8 @@ def pytree(cls: type[T]) -> type[T]:
     if hasattr(cls, "__post_init__"):
         # Annotations describe what the fields hold; such a constructor accepts anything it can
         # convert. So tests that execute annotations (jaxtyping) skip its arguments.
-        cls.__no_type_check__ = True  # type: ignore[attr-defined]
+        unchecked: Any = cls
+        unchecked.__no_type_check__ = True
     has_repr = cls.__repr__ is not object.__repr__
     cls = dataclasses.dataclass(frozen=True, eq=False, repr=not has_repr)(cls)
     dataclass: Any = cls

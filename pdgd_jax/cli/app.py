@@ -53,10 +53,10 @@ class _NamesWhenAsked(TyperCommand):
     """Fills names into help texts when help is shown, after the user's modules are imported."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        for parameter in self.params:
-            text = getattr(parameter, "help", None)
-            if text:
-                setattr(parameter, "help", with_names(text))  # noqa: B010, arguments have none
+        parameters: list[Any] = self.params  # of typer, and all of them have a help
+        for parameter in parameters:
+            if parameter.help:
+                parameter.help = with_names(parameter.help)
         super().format_help(ctx, formatter)
 
 

@@ -125,7 +125,7 @@ class Layers(TripleArrays):
     @property
     def triple_mask(self) -> Bool[Array, "layers *triples"]:
         """True for each $(x, a, x')$ that an occupancy may give mass."""
-        return as_array(self._triples())
+        return as_array(self.possible())
 
     @property
     def decision_mask(self) -> Bool[Array, "layers states"]:
@@ -141,7 +141,7 @@ class Layers(TripleArrays):
     @property
     def num_layers(self) -> Int[Array, ""]:
         """$L$, the number of decisions of an episode."""
-        return as_array(self._masks()[1].any(-1).any(-1).sum())
+        return as_array(self.masks()[1].any(-1).any(-1).sum())
 
     @property
     def num_states(self) -> Int[Array, ""]:
@@ -151,12 +151,12 @@ class Layers(TripleArrays):
     @property
     def num_actions(self) -> Int[Array, ""]:
         """$|A|$, the most actions that a state has."""
-        return as_array(self._masks()[1].sum(-1).max())
+        return as_array(self.masks()[1].sum(-1).max())
 
     @property
     def num_triples(self) -> Int[Array, ""]:
         """The number of $(x, a, x')$, the dimension of an occupancy."""
-        return as_array(self._triples().sum())
+        return as_array(self.possible().sum())
 
     @property
     def num_successors(self) -> Int[Array, "layers #states #actions"]:
@@ -167,7 +167,7 @@ class Layers(TripleArrays):
 
     def uniform_policy(self, dtype: DTypeLike = float) -> Float[Array, "layers states actions"]:
         """The policy that plays every action of a state equally often."""
-        mask, dtype = self._masks()[1], jnp.result_type(dtype)
+        mask, dtype = self.masks()[1], jnp.result_type(dtype)
         counts = numpy_for(mask).maximum(mask.sum(-1, keepdims=True), 1)
         return as_array(mask.astype(dtype) / counts.astype(dtype))
 
@@ -192,18 +192,6 @@ class Layers(TripleArrays):
             others = [other.successors for other in like if other.successors is not None]
             lists = build(self._lists(), shape, others)
         return Layers(state_mask, xp.pad(self.action_mask, grow), lists)
-
-    def _masks(self) -> tuple[Any, Any]:
-        """The masks of states and actions, as arrays of NumPy if the host can look at them."""
-        masks = self.state_mask, self.action_mask
-        return (np.asarray(masks[0]), np.asarray(masks[1])) if is_concrete(*masks) else masks
-
-    def _triples(self) -> Any:
-        if self.successors is not None:
-            present = self.successors.present
-            return np.asarray(present) if is_concrete(present) else present
-        states, actions = self._masks()
-        return actions[..., None] & states[1:, None, None, :]
 
     def __repr__(self) -> str:
         if not is_concrete(self.action_mask) or self.action_mask.ndim != 3:

@@ -73,7 +73,7 @@ def check_distributions(transition: NDArray, layers: Layers, name: str) -> None:
     refuse(~np.isfinite(transition), "is {value}, not a finite number")
     refuse(transition < 0, "is {value:.6g}; a probability is not negative")
     refuse(
-        (transition != 0) & ~layers.mask_on_host(),
+        (transition != 0) & ~layers.possible(),
         "is {value:.6g}, but that is not a step from a valid state and action to a state of the "
         "next layer; it must be exactly 0",
     )

@@ -42,6 +42,19 @@ class TripleArrays:
         depth = int(np.asarray(self.action_mask).any((1, 2)).sum())
         return tuple(int(n) for n in np.asarray(self.state_mask)[: depth + 1].sum(-1))
 
+    def masks(self) -> tuple[Any, Any]:
+        """The masks of states and actions, as arrays of NumPy if the host can look at them."""
+        masks = self.state_mask, self.action_mask
+        return (np.asarray(masks[0]), np.asarray(masks[1])) if is_concrete(*masks) else masks
+
+    def possible(self) -> Any:
+        """`Layers.triple_mask`, as an array of NumPy if the host can look at it."""
+        if self.successors is not None:
+            present = self.successors.present
+            return np.asarray(present) if is_concrete(present) else present
+        states, actions = self.masks()
+        return actions[..., None] & states[1:, None, None, :]
+
     @property
     def triple_shape(self) -> tuple[int, ...]:
         """The padded, static shape of an array over the triples."""
@@ -208,13 +221,6 @@ class TripleArrays:
         return (layer, *divmod(pair, self.shape[2]), following)
 
     # On the host, in the precision given, which JAX may not have enabled.
-
-    def mask_on_host(self) -> NDArray:
-        """`Layers.triple_mask`, also where JAX traces whatever is computed."""
-        if self.successors is not None:
-            return np.asarray(self.successors.present)
-        states, actions = np.asarray(self.state_mask), np.asarray(self.action_mask)
-        return actions[..., None] & states[1:, None, None, :]
 
     def rows_on_host(self, triples: NDArray) -> NDArray:
         """`[L, S, A, n]`, whose sums over n are those over the next states of a pair."""

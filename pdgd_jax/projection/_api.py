@@ -293,7 +293,7 @@ def _check(layers: Layers, target: Array, confidence: ConfidenceSet) -> None:
     if not is_concrete(*jax.tree.leaves((layers, target, confidence))):
         return
     center, pairs = np.asarray(confidence.center), np.asarray(layers.action_mask)
-    present = layers.mask_on_host()
+    present = layers.possible()
     wrong = ~(np.abs(np.asarray(target)) < LARGEST_TARGET) & present
     where = first_place(wrong)
     if where is not None:

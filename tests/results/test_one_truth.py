@@ -6,12 +6,21 @@ import re
 import numpy as np
 import pytest
 
-import tests.quick_solver  # noqa: F401, registers the solver "quick"
 from pdgd_jax import open_results, plots
 from pdgd_jax._internal.text import number_in_words
+from pdgd_jax.projection import SOLVERS
 from pdgd_jax.report import report_of
 from pdgd_jax.results import QUANTITIES, Column, Curve, Quantity, Row, summarise
+from tests.quick import QUICK
 from tests.report.test_report import Page
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forgotten():
+    """These tests know the solver "quick", which is forgotten after them."""
+    with SOLVERS.temporarily({"quick": QUICK}):
+        yield
+
 
 INSTANCE = ("random", "--sizes", "1,2,1", "--num-actions", "2")
 SMALL = (*INSTANCE, "--episodes", "60", "--seeds", "5", "--checkpoints", "6", "--key", "3")

@@ -163,23 +163,11 @@ def _solve(
     confidence: ConfidenceSet,
     warm_start: WarmStart,
     tolerance: ArrayLike,
+    support: Array | None = None,
 ) -> ProjectionResult:
     """Project one target; under `vmap`, all lanes together."""
-    support = None
     if layers.successors is not None:
         support, layers = layers.to_dense(layers.triple_mask), layers.without_lists()
-    return _solve_dense(options, layers, target, confidence, warm_start, tolerance, support)
-
-
-def _solve_dense(
-    options: NewtonOptions,
-    layers: Layers,
-    target: Array,
-    confidence: ConfidenceSet,
-    warm_start: WarmStart,
-    tolerance: ArrayLike,
-    support: Array | None,
-) -> ProjectionResult:
     L, S, A = layers.shape
     if L < MIN_LAYERS:
 
@@ -189,7 +177,7 @@ def _solve_dense(
         target, confidence, support = jax.tree.map(pad, (target, confidence, support))
         longer = warm_start._replace(potential=pad(warm_start.potential))
         padded = layers.pad_to((MIN_LAYERS, S, A))
-        result = _solve_dense(options, padded, target, confidence, longer, tolerance, support)
+        result = _solve(options, padded, target, confidence, longer, tolerance, support)
         potential = result.warm_start.potential[:L]
         return result._replace(
             occupancy=result.occupancy[:L],
