@@ -87,7 +87,7 @@ def _sentences(facts: InstanceFacts) -> list[tuple[str, str]]:
     return [
         ("sizes", f"{tuple(facts.sizes)}: L = {facts.layers}, |X| = {facts.states}"),
         ("actions", f"{facts.actions}"),
-        ("steps", f"{facts.triples:,} can happen; the support is {facts.support} to the learner"),
+        ("triples", f"{facts.triples:,}; which can happen is {facts.support} to the learner"),
         ("constraints", f"{facts.constraints}, {facts.constraints_process}"),
         ("rewards", facts.rewards_process),
         ("OPT", opt),

@@ -21,7 +21,7 @@ class InstanceFacts:
       sizes: the number of states in each layer.
       states: the number of states in all layers.
       actions: the largest number of actions in a state.
-      triples: the number of steps that can happen.
+      triples: the number of $(x, a, x')$: those that can happen if `support` is known, else all.
       support: "known" if the learner is told which these are, else "unknown".
       constraints: m.
       rewards_process: the process of the rewards, such as `Bernoulli (stochastic)`.

@@ -467,3 +467,16 @@ def test_a_lower_bound_of_rho_decides_nothing(pdgd):
     assert "never" not in out
     facts = json.loads(pdgd("solve", *words, "--json")[1])
     assert (facts["rho_exact"], facts["condition_holds"]) == (False, None)
+
+
+@pytest.mark.parametrize(("short", "episodes"), [(60.0, 50), (0.0, 5)])
+def test_a_short_run_reports_at_every_tenth_checkpoint(pdgd, monkeypatch, short, episodes):
+    """Each report interrupts the program; 1,000 episodes have 200 checkpoints."""
+
+    def played(*words, save_every, **settings):
+        raise ValueError(f"reported every {save_every} episodes")
+
+    monkeypatch.setattr("pdgd_jax.cli.run.sweep", played)
+    monkeypatch.setattr("pdgd_jax.cli.run._SHORT", short)
+    code, _, err = pdgd("run", "two-phase", "--episodes", "1000", "--learner", "uniform")
+    assert (code, f"reported every {episodes} episodes" in err) == (2, True)
