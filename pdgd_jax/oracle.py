@@ -1,6 +1,7 @@
 """The offline optimum and the feasibility margin, by linear programming on the host.
 
-A run is measured against these numbers. They are exact (HiGHS, float64) and cannot be traced.
+A run is measured against these numbers. They are exact (HiGHS, float64) and cannot be traced. Up to
+`_MOST_PAIRS` pairs there is one linear program; beyond, policies are generated as columns.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -11,6 +12,7 @@ import numpy as np
 import scipy  # loads its parts when they are used: half a second
 from jaxtyping import Array, ArrayLike, Float, Key, PyTree
 
+from pdgd_jax._internal.columns import LayeredFlow, most_feasible, most_rewarding
 from pdgd_jax._internal.sums import Compensated
 from pdgd_jax._internal.typing import NDArray
 from pdgd_jax.models import CMDP, LayeredMDP, Outcome
@@ -73,6 +75,8 @@ _OPTIONS = {
     "primal_feasibility_tolerance": _FEASIBILITY,
     "dual_feasibility_tolerance": _FEASIBILITY,
 }
+# Beyond, HiGHS takes seconds on one program over all pairs, then minutes, and at last fails.
+_MOST_PAIRS = 5000
 
 
 def optimum(
@@ -103,6 +107,13 @@ def optimum(
     G = np.zeros((0, flow.num_pairs))
     if constraints is not None:
         G = flow.pairs_of("constraints", constraints, CONSTRAINT_BOUNDS)
+    if flow.num_pairs > _MOST_PAIRS:
+        found = most_rewarding(flow.layered(), objective, G, _OPTIONS)
+        if found is None:
+            return flow.infeasible(len(G))
+        return Optimum(
+            found.value, flow.occupancy_of(found.occupancy), found.multipliers, "optimal"
+        )
     solution = scipy.optimize.linprog(
         -objective,
         A_ub=G if len(G) else None,
@@ -114,8 +125,7 @@ def optimum(
         options=_OPTIONS,
     )
     if solution.status == 2:
-        nothing = np.full(len(G), np.nan)
-        return Optimum(-np.inf, np.full(flow.transition.shape, np.nan), nothing, "infeasible")
+        return flow.infeasible(len(G))
     _require_success(solution)
     multipliers = np.maximum(-solution.ineqlin.marginals, 0) if len(G) else np.zeros(0)
     return Optimum(float(-solution.fun), flow.occupancy_of(solution.x), multipliers, "optimal")
@@ -151,6 +161,9 @@ def slater_margin(
     rows = flow.pairs_of("constraints", values, CONSTRAINT_BOUNDS).reshape(-1, flow.num_pairs)
     if len(rows) == 0:
         raise ValueError("rho needs at least one constraint; there are none (m = 0).")
+    if flow.num_pairs > _MOST_PAIRS:
+        found = most_feasible(flow.layered(), rows, _OPTIONS)
+        return SlaterMargin(_rounded(found.value), flow.occupancy_of(found.occupancy), exact)
 
     # Unknowns: the occupancy of each pair, then rho itself.
     objective = np.append(np.zeros(flow.num_pairs), -1.0)
@@ -178,9 +191,13 @@ def slater_margin(
         worst = np.argsort(excess)[-_ROWS_PER_ROUND:]
         violated = worst[excess[worst] > 1e-9]
         if len(violated) == 0:
-            rho = 0.0 if abs(margin) < _FEASIBILITY else float(margin)  # the precision of the LP
-            return SlaterMargin(rho, flow.occupancy_of(solution.x[:-1]), exact)
+            return SlaterMargin(_rounded(margin), flow.occupancy_of(solution.x[:-1]), exact)
         active = np.concatenate([active, violated])
+
+
+def _rounded(margin: float) -> float:
+    """A margin in the precision of the linear program."""
+    return 0.0 if abs(margin) < _FEASIBILITY else float(margin)
 
 
 # Up to this many episodes are checked one by one; beyond, all values of the process count.
@@ -291,6 +308,7 @@ class _Flow:
         inflow = scipy.sparse.coo_matrix(
             (steps.value[inside], (states[inside], pairs[inside])), shape=outflow.shape
         )
+        self.inflow = inflow.tocsr()
         self.matrix = (outflow - inflow).tocsr()
         self.source = np.zeros(outflow.shape[0])
         self.source[row_of[0, 0]] = 1
@@ -312,6 +330,15 @@ class _Flow:
         what = "a reward" if name == "reward" else "a constraint"
         check_range(name, np.where(self.mask, array, 0), bounds, what)
         return array[..., self.mask].astype(np.float64)
+
+    def layered(self) -> LayeredFlow:
+        """The same for column generation."""
+        return LayeredFlow(self.mask, self.inflow)
+
+    def infeasible(self, num_constraints: int) -> Optimum:
+        """What there is if no policy satisfies the constraints."""
+        nothing = np.full(num_constraints, np.nan)
+        return Optimum(-np.inf, np.full(self.transition.shape, np.nan), nothing, "infeasible")
 
     def occupancy_of(self, pairs: NDArray) -> NDArray:
         """The occupancy over the triples of a solution over pairs."""

@@ -1,23 +1,16 @@
 """Turns any finite-horizon MDP into a loop-free one."""
 
-import math
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from pdgd_jax._internal.checks import (
-    check_sums,
-    first_place,
-    is_whole,
-    place,
-    rounding_of_sums,
-    whole_number,
-)
+from pdgd_jax._internal.checks import check_sums, is_whole, whole_number
 from pdgd_jax._internal.memory import check_memory
 from pdgd_jax._internal.pytree import as_array, as_float, is_concrete, pytree, static
 from pdgd_jax._internal.typing import NDArray
+from pdgd_jax.models._flat import FlatSteps, steps_of_dense, steps_of_lists
 from pdgd_jax.models._layers import Layers
 from pdgd_jax.models._mdp import LayeredMDP
 
@@ -102,12 +95,13 @@ class UnrolledMDP(LayeredMDP):
 
 
 def unroll(
-    transition: Float[ArrayLike, "*horizon flat actions flat"],
+    transition: Float[ArrayLike, "*horizon flat actions following"],
     start: int | Float[ArrayLike, " flat"],
     horizon: int,
     *,
     action_mask: Bool[ArrayLike, "flat actions"] | None = None,
     support: str = "unknown",
+    successors: Int[ArrayLike, "*horizon flat actions following"] | None = None,
 ) -> UnrolledMDP:
     """Turn a finite-horizon MDP over a flat set of states into a loop-free one.
 
@@ -123,6 +117,9 @@ def unroll(
       support: "unknown", as in the paper, or "known": the layers then have lists of the successors
         of each pair (`Layers.from_successors`), which a learner is told without their
         probabilities. Everything then takes memory and time for the triples that can happen only.
+      successors: the next states to which the entries of `transition` belong, in its shape, which
+        is then `[N, A, K]` or `[horizon, N, A, K]`; -1 where there is none. For large N, where
+        `[N, A, N]` would hold mostly zeros. A state may be named twice; its entries are added.
 
     Returns:
       The MDP, with `from_flat`, `policy_from_flat` and `to_flat` to map rewards, policies and
@@ -141,80 +138,107 @@ def unroll(
       UnrolledMDP(sizes=(1, 2, 3, 3, 1), num_actions=2)
       >>> mdp.flat_states.tolist()
       [[0, -1, -1], [0, 1, -1], [0, 1, 2], [0, 1, 2], [-1, -1, -1]]
+
+      The same from lists, which hold one successor for each pair:
+
+      >>> following = np.stack([np.arange(3), (np.arange(3) + 1) % 3], axis=1)[..., None]
+      >>> unroll(np.ones((3, 2, 1)), 0, 4, successors=following, support="known")
+      UnrolledMDP(sizes=(1, 2, 3, 3, 1), num_actions=2, num_triples=18)
     """
-    P = np.asarray(transition, np.result_type(np.asarray(transition).dtype, np.float32))
-    horizon = whole_number("horizon", horizon, accept=is_whole, shown=str)
-    what = f"an MDP of {P.shape[-1]:,} states over {horizon:,} steps"
     if support not in ("known", "unknown"):
         raise ValueError(f"support must be 'known' or 'unknown'; got {support!r}.")
-    if support == "unknown":
-        check_memory(what, 4 * horizon * math.prod(P.shape[-3:]) * P.itemsize)
-    if P.ndim == 3:
-        P = np.broadcast_to(P, (horizon, *P.shape))
-    if P.ndim != 4 or P.shape[0] != horizon or P.shape[1] != P.shape[3]:
-        raise ValueError(
-            f"transition must be [N, A, N], or [horizon, N, A, N] with horizon {horizon}; "
-            f"got {np.shape(transition)}."
-        )
-    N, A = P.shape[1:3]
-    actions = np.ones((N, A), bool) if action_mask is None else np.asarray(action_mask, bool)
-    if actions.shape != (N, A):
-        raise ValueError(f"action_mask must be [N, A] = {(N, A)}; got {actions.shape}.")
-    _check_rows(P, actions)
+    horizon = whole_number("horizon", horizon, accept=is_whole, shown=str)
+    steps, actions = _checked_steps(transition, horizon, action_mask, successors, support)
+    N, A = actions.shape
     first = _start_distribution(start, N)
     has_root = np.ndim(start) > 0
 
     # The flat states of each layer, found by following every possible step.
     copies: list[NDArray] = [np.flatnonzero(first)]
-    for step in range(horizon - 1):
-        rows = P[step][copies[-1]] * actions[copies[-1]][..., None]
-        copies.append(np.flatnonzero(rows.any((0, 1))))
+    for time in range(horizon - 1):
+        reached = np.zeros(N + 1, bool)
+        reached[steps.at(time).following[copies[-1]]] = True  # -1, for none, is the last entry
+        copies.append(np.flatnonzero(reached[:-1]))
 
     if has_root:
         copies.insert(0, np.array([-1]))
     sizes = [len(states) for states in copies] + [1]
     flat_states = np.full((len(sizes), max(sizes)), -1)
-    rows_of_layers: list[NDArray] = []  # [X_k, A, X_{k+1}] of each layer
+    rows: list[FlatSteps] = []  # [X_k, A, K_k] of each layer, to the states of the next
     for layer, states in enumerate(copies):
         flat_states[layer, : len(states)] = states
         if has_root and layer == 0:
-            rows = np.zeros((1, A, sizes[1]), P.dtype)
-            rows[0, 0] = first[copies[1]]
+            following, chance = np.full((1, A, sizes[1]), -1), np.zeros((1, A, sizes[1]))
+            following[0, 0], chance[0, 0] = np.arange(sizes[1]), first[copies[1]]
         elif layer == len(copies) - 1:
-            rows = actions[states][..., None].astype(P.dtype)
+            chance = actions[states][..., None]
+            following = np.where(chance, 0, -1)
         else:
-            rows = P[layer - int(has_root)][states][:, :, copies[layer + 1]]
-            rows = rows * actions[states][..., None]
-        rows_of_layers.append(rows)
+            copy_of = np.full(N + 1, -1)
+            copy_of[copies[layer + 1]] = np.arange(sizes[layer + 1])
+            flat, chance = (part[states] for part in steps.at(layer - int(has_root)))
+            width = int((flat >= 0).sum(-1).max())
+            following, chance = copy_of[flat[..., :width]], chance[..., :width]
+        rows.append(FlatSteps(following, chance.astype(steps.chance.dtype)))
     build = _with_lists if support == "known" else _without_lists
-    layers, layered = build(sizes, rows_of_layers)
+    layers, layered = build(sizes, rows)
     return UnrolledMDP(
         layers, as_array(layered), as_array(flat_states), num_flat_states=N, has_root=has_root
     )
 
 
-def _without_lists(sizes: list[int], rows_of_layers: list[NDArray]) -> tuple[Layers, ArrayLike]:
+def _checked_steps(
+    transition: ArrayLike,
+    horizon: int,
+    action_mask: ArrayLike | None,
+    successors: ArrayLike | None,
+    support: str,
+) -> tuple[FlatSteps, NDArray]:
+    """The steps of the flat MDP, and the actions that its states have, `[N, A]`."""
+    P = np.asarray(transition, np.result_type(np.asarray(transition).dtype, np.float32))
+    N, A = P.shape[-3:-1] if P.ndim in (3, 4) else (0, 0)
+    what = f"an MDP of {N:,} states over {horizon:,} steps"
+    if support == "unknown":
+        check_memory(what, 4 * horizon * A * N**2 * P.itemsize)
+    shape = P.shape
+    P = P[None] if P.ndim == 3 else P
+    fits = P.ndim == 4 and (len(shape) == 3 or len(P) == horizon)
+    if not fits or (successors is None and P.shape[1] != P.shape[3]):
+        last = "N" if successors is None else "K"
+        raise ValueError(
+            f"transition must be [N, A, {last}], or [horizon, N, A, {last}] with horizon "
+            f"{horizon}; got {shape}."
+        )
+    actions = np.ones((N, A), bool) if action_mask is None else np.asarray(action_mask, bool)
+    if actions.shape != (N, A):
+        raise ValueError(f"action_mask must be [N, A] = {(N, A)}; got {actions.shape}.")
+    if successors is None:
+        steps = steps_of_dense(P, actions)
+    else:
+        lists = np.asarray(successors)
+        steps = steps_of_lists(lists[None] if lists.ndim == 3 else lists, P, actions, N)
+    # About eight numbers for each triple: the lists both ways, the probabilities, and copies.
+    check_memory(what, 64 * horizon * steps.num_steps)
+    return steps, actions
+
+
+def _without_lists(sizes: list[int], rows: list[FlatSteps]) -> tuple[Layers, ArrayLike]:
     """Layers in which every state of the next layer can follow, and their transitions."""
-    L, S, A = len(rows_of_layers), max(sizes), rows_of_layers[0].shape[1]
-    masks, layered = np.zeros((L, S, A), bool), np.zeros((L, S, A, S), rows_of_layers[0].dtype)
-    for layer, rows in enumerate(rows_of_layers):
-        masks[layer, : len(rows)] = rows.any(-1)
-        layered[layer, : len(rows), :, : rows.shape[2]] = rows
+    L, S, A = len(rows), max(sizes), rows[0].chance.shape[1]
+    masks, layered = np.zeros((L, S, A), bool), np.zeros((L, S, A, S), rows[0].chance.dtype)
+    for layer, (following, chance) in enumerate(rows):
+        masks[layer, : len(chance)] = (following >= 0).any(-1)
+        state, action, column = np.nonzero(following >= 0)
+        index = state, action, column
+        layered[layer, state, action, following[index]] = chance[index]
     state_mask = np.arange(S) < np.array(sizes)[:, None]
     return Layers(jnp.asarray(state_mask), jnp.asarray(masks)), layered
 
 
-def _with_lists(sizes: list[int], rows_of_layers: list[NDArray]) -> tuple[Layers, ArrayLike]:
+def _with_lists(sizes: list[int], rows: list[FlatSteps]) -> tuple[Layers, ArrayLike]:
     """Layers in which only steps of positive probability can happen, and their transitions."""
-    lists, chances = [], []
-    for rows in rows_of_layers:
-        possible = rows > 0
-        width = int(possible.sum(-1).max())
-        order = np.argsort(~possible, -1, kind="stable")[..., :width]  # the possible ones first
-        chances.append(np.take_along_axis(rows, order, -1))
-        lists.append(np.where(np.take_along_axis(possible, order, -1), order, -1))
-    layers = Layers.from_successors(sizes, lists)
-    return layers, layers.pack(chances)
+    layers = Layers.from_successors(sizes, [row.following for row in rows])
+    return layers, layers.pack([row.chance for row in rows])
 
 
 def _start_distribution(start: ArrayLike, num_states: int) -> NDArray:
@@ -233,15 +257,3 @@ def _start_distribution(start: ArrayLike, num_states: int) -> NDArray:
         raise ValueError(f"start gives state {state} the probability {first[state]}.")
     check_sums("start", first, 1e-6, must="a distribution sums to 1")
     return first / first.sum()
-
-
-def _check_rows(P: NDArray, actions: NDArray) -> None:
-    if not actions.any(-1).all():
-        raise ValueError(f"state {int(np.argmin(actions.any(-1)))} has no action; it needs one.")
-    bad = ~(np.isfinite(P) & (P >= 0)) & actions[None, :, :, None]
-    where = first_place(bad)
-    if where is not None:
-        raise ValueError(
-            f"transition of {place(where, 'step')} is {P[where]}; it must be a probability."
-        )
-    check_sums("transition", P, rounding_of_sums(P), actions, first="step")

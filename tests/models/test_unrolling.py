@@ -1,5 +1,6 @@
 """Unrolled MDPs against a forward recursion over the flat states."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -137,3 +138,74 @@ def test_flat_values_of_a_wrong_shape():
     mdp = unroll(flat_mdp(0), 0, 3)
     with pytest.raises(ValueError, match=r"\[N, A\] = \(5, 3\)"):
         mdp.from_flat(np.zeros((4, 3)))
+
+
+def as_lists(P, rng):
+    """`[N, A, N]` as lists in some order, the first entry of each in two halves, and some -1."""
+    N, A, _ = P.shape
+    lists, chances = np.full((N, A, N + 2), -1), np.zeros((N, A, N + 2))
+    for state in range(N):
+        for action in range(A):
+            following = rng.permutation(np.flatnonzero(P[state, action]))
+            following = np.append(following, following[0])
+            chance = P[state, action, following]
+            chance[[0, -1]] /= 2
+            lists[state, action, 1 : len(following) + 1] = following
+            chances[state, action, 1 : len(following) + 1] = chance
+    return lists, chances
+
+
+@pytest.mark.parametrize("support", ["known", "unknown"])
+@pytest.mark.parametrize("start", [2, np.array([0.2, 0.0, 0.5, 0.3, 0.0])])
+def test_lists_of_successors_say_what_a_dense_array_says(support, start):
+    P, rng = flat_mdp(7), np.random.default_rng(7)
+    allowed = np.ones((5, 3), bool)
+    allowed[1, 2] = allowed[3, 0] = False
+    lists, chances = as_lists(P, rng)
+    lists[1, 2], chances[1, 2] = 99, np.nan  # never looked at: the action does not exist
+    settings = {"start": start, "horizon": 4, "action_mask": allowed, "support": support}
+    dense, sparse = unroll(P, **settings), unroll(chances, successors=lists, **settings)
+    for leaf, other in zip(jax.tree.leaves(dense), jax.tree.leaves(sparse), strict=True):
+        np.testing.assert_array_equal(leaf, other)
+
+
+def test_lists_may_depend_on_the_step():
+    stay, swap = np.array([[[0]], [[1]]]), np.array([[[1]], [[0]]])
+    lists = np.stack([stay, swap, stay])
+    mdp = unroll(np.ones(lists.shape), 0, 3, successors=lists, support="known")
+    np.testing.assert_array_equal(mdp.flat_states[:, 0], [0, 0, 1, -1])
+
+
+def test_a_step_without_probability_cannot_happen():
+    lists, chances = np.array([[[0, 1]], [[1, 0]]]), np.array([[[1.0, 0.0]], [[1.0, 0.0]]])
+    mdp = unroll(chances, 0, 3, successors=lists, support="known")
+    assert mdp.layers.sizes == (1, 1, 1, 1)
+
+
+def test_lists_need_memory_for_their_steps_alone(monkeypatch):
+    N = 5000  # 200 MB as one array [N, 1, N]
+    monkeypatch.setattr("pdgd_jax._internal.memory.free_memory", lambda: 2.0**23)
+    ring, certain = (np.arange(N)[:, None, None] + 1) % N, np.ones((N, 1, 1))
+    mdp = unroll(certain, 0, 20, successors=ring, support="known")
+    assert mdp.layers.sizes == (1,) * 21
+    with pytest.raises(ValueError, match="5,000 states over 20 steps needs about"):
+        unroll(certain, 0, 20, successors=ring)
+    with pytest.raises(ValueError, match="5,000 states over 1,000 steps needs about"):
+        unroll(certain, 0, 1000, successors=ring, support="known")
+
+
+@pytest.mark.parametrize(
+    ("successors", "transition", "sentence"),
+    [
+        ([[[0, 2]], [[1, -1]]], [[[0.5, 0.5]], [[1.0, 0.0]]], "state 0, action 0 is 2; the states"),
+        ([[[0, 1]], [[1, -1]]], [[[0.5, 0.5]], [[0.5, 0.5]]], "state 1, action 0 is 0.5 where"),
+        ([[[0, 1]], [[1, -1]]], [[[0.5, 0.4]], [[1.0, 0.0]]], "state 0, action 0 sums to 0.9"),
+        ([[[0, 1]], [[1, 0]]], [[[1.5, -0.5]], [[1.0, 0.0]]], "to state 1 is -0.5; it must be a"),
+        ([[[0, 1]], [[1, 0]]], [[[1.0]], [[1.0]]], r"in the shape of transition, \(2, 1, 1\)"),
+        ([[[0.0]], [[1.0]]], [[[1.0]], [[1.0]]], "successors must be whole numbers .* float64"),
+        ([[0], [1]], [[1.0], [1.0]], r"transition must be \[N, A, K\]"),
+    ],
+)
+def test_bad_lists(unchecked, successors, transition, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        unroll(np.array(transition), 0, 3, successors=np.array(successors), support="known")
