@@ -12,11 +12,22 @@ __all__ = ["MOST_EPISODES", "at_most", "check_size"]
 MOST_EPISODES = 2**31 - 1  # episodes are counted in 32 bits
 
 
-def check_size(layers: int, states: int, actions: int, constraints: int = 1) -> None:
-    """Raise, before anything is built, if an instance does not fit into memory."""
-    pairs = layers * states * actions
-    # Four arrays of the size of the transitions exist at once, and six like the constraints.
-    needed = 8 * pairs * (4 * states + 6 * constraints)
+def check_size(
+    layers: int, states: int, actions: int, constraints: int = 1, successors: int | None = None
+) -> None:
+    """Raise, before anything is built, if an instance does not fit into memory.
+
+    Args:
+      layers: in which decisions are taken.
+      states: of a layer, at most.
+      actions: of a state.
+      constraints: m.
+      successors: of a pair, at most, if the support is known; None if every state can follow.
+    """
+    # Four arrays of the size of the transitions exist at once, or eight of the size of the lists,
+    # and six like the constraints.
+    entries = 4 * states if successors is None else 8 * successors
+    needed = 8 * layers * states * actions * (entries + 6 * constraints)
     check_memory(
         f"an instance of {layers:,} layers with up to {states:,} states and {actions:,} actions",
         needed,

@@ -7,7 +7,9 @@ from pdgd_jax.instances._build import at_most, check_size
 from pdgd_jax.models import CMDP, unroll
 from pdgd_jax.processes import around
 
-__all__ = ["inventory"]
+__all__ = ["CHANCE", "inventory"]
+
+CHANCE = np.array([0.2, 0.4, 0.3, 0.1])  # of a demand of 0, 1, 2 and 3 units
 
 
 def inventory(
@@ -38,18 +40,20 @@ def inventory(
       constraints: the kind of process.
       support: "unknown", or "known": the learner is told which states can follow each pair.
     """
-    check_size(horizon, whole_number("capacity", capacity, 1) + 1, 4, 2)
-    stock = np.arange(capacity + 1)
-    orders = np.arange(4)
-    demand, chance = np.arange(4), np.array([0.2, 0.4, 0.3, 0.1])
+    N = whole_number("capacity", capacity, 1) + 1
+    check_size(horizon, N, 4, 2, {"known": len(CHANCE)}.get(support))
+    stock, orders, demand = np.arange(N), np.arange(4), np.arange(len(CHANCE))
     available = np.minimum(stock[:, None] + orders, capacity)[..., None]  # [N, A, 1]
     sold = np.minimum(available, demand)  # [N, A, demand]
     left = available - sold
-    P = (np.eye(capacity + 1)[left] * chance[:, None]).sum(2)
     mdp = unroll(
-        P, start=capacity // 2, horizon=whole_number("horizon", horizon, 1), support=support
+        np.broadcast_to(CHANCE, left.shape),
+        start=capacity // 2,
+        horizon=whole_number("horizon", horizon, 1),
+        support=support,
+        successors=left,
     )
-    held = (left / capacity) @ chance
+    held = (left / capacity) @ CHANCE
     delivered = np.broadcast_to((orders > 0).astype(float), held.shape)
     G = np.stack(
         [
@@ -57,5 +61,5 @@ def inventory(
             at_most(mdp, mdp.from_flat(delivered), delivery_budget, "delivery_budget"),
         ]
     )
-    reward = mdp.from_flat((sold / demand.max()) @ chance)
+    reward = mdp.from_flat((sold / demand.max()) @ CHANCE)
     return CMDP(mdp, around(reward, rewards), around(G, constraints))

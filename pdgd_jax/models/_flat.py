@@ -72,9 +72,10 @@ def steps_of_lists(
     pair, following = entry // successors.shape[3], successors.reshape(-1)[entry]
     order = np.lexsort((following, pair))
     pair, following = pair[order], following[order]
-    first = np.flatnonzero(np.diff(pair, prepend=-1) | np.diff(following, prepend=-1))
-    total = np.add.reduceat(chance.reshape(-1)[entry[order]], first)
-    return _in_rows(successors.shape[:3], pair[first], following[first], total)
+    new = (np.diff(pair, prepend=-1) != 0) | (np.diff(following, prepend=-1) != 0)
+    total = np.zeros(int(new.sum()), chance.dtype)
+    np.add.at(total, np.cumsum(new) - 1, chance.reshape(-1)[entry[order]])
+    return _in_rows(successors.shape[:3], pair[new], following[new], total)
 
 
 def _in_rows(

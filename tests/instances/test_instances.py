@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import tracemalloc
 from typing import Literal
 
 import chex
@@ -186,6 +187,8 @@ def test_an_unknown_name_suggests_the_nearest():
         ("random", {"rewards": "gauss"}, "unknown kind of process 'gauss'"),
         ("grid", {"hazards": ((9, 9),)}, r"hazard \(9, 9\) lies outside the 4 x 4 grid"),
         ("grid", {"hazards": (3, 4)}, r"must be a sequence of 2 whole numbers each.* got 3 in"),
+        ("grid", {"hazard_density": 1.2}, r"hazard_density must lie in \[0, 1\]; got 1.2"),
+        ("grid", {"hazard_density": 0.2, "seed": -1}, "seed must be a whole number, at least 0"),
         ("grid", {"budget": 10}, r"budget of an episode of 9 steps lies in \[0, 9\]"),
         ("grid", {"horizon": 2.5}, "horizon of instance 'grid' must be a whole number, .*got 2.5"),
         ("recommender", {"education_target": 9}, "education_target lies in"),
@@ -331,3 +334,42 @@ def test_a_sweep_says_when_its_horizons_contradict_an_instance():
         plan_of(Configuration.from_dict(table))
     del table["instance"][0]["num_episodes"]
     plan_of(Configuration.from_dict(table))
+
+
+def danger_of(cmdp, budget):
+    """The cells of a grid that are hazards."""
+    cost = np.asarray(cmdp.constraints.mean())[0] + budget / cmdp.mdp.horizon
+    cost = np.where(cmdp.layers.action_mask, cost, 0)
+    return np.flatnonzero(np.asarray(cmdp.mdp.to_flat(jnp.asarray(cost))).max((0, 2)) > 0.5)
+
+
+def test_hazards_may_be_drawn():
+    options = {"rows": 6, "columns": 5, "horizon": 12, "hazard_density": 0.3, "support": "known"}
+    drawn = [danger_of(make("grid", seed=seed, **options), 0.5) for seed in (0, 0, 1)]
+    np.testing.assert_array_equal(drawn[0], drawn[1])
+    assert set(drawn[0]) != set(drawn[2])
+    for cells in drawn:
+        assert len(cells) == 9
+        assert not {0, 4} & set(cells.tolist())  # the start and the goal
+    np.testing.assert_array_equal(danger_of(make("grid"), 0.5), [1, 2, 5, 6])
+    full = danger_of(make("grid", hazard_density=1.0, rows=2, columns=3, hazards=()), 0.5)
+    np.testing.assert_array_equal(full, [1, 3, 4, 5])
+
+
+@pytest.mark.slow
+def test_a_large_grid_needs_little_memory(monkeypatch):
+    """30 x 30 cells over 60 steps: 6 GB as dense arrays, which nothing on the way may make."""
+    monkeypatch.setattr("pdgd_jax._internal.memory.free_memory", lambda: 2.0**27)
+    size = {"rows": 30, "columns": 30, "horizon": 60}
+    with pytest.raises(ValueError, match=r"60 layers with up to 900 states .* 128 MiB are free"):
+        make("grid", **size)
+    tracemalloc.start()
+    cmdp = make("grid", support="known", **size)
+    best = oracle.optimum(cmdp.mdp, cmdp.rewards.mean(), cmdp.constraints.mean())
+    rho = oracle.slater_margin(cmdp.mdp, cmdp.constraints).rho
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2**27
+    assert int(cmdp.layers.num_triples) == 327_360
+    assert best.value == pytest.approx(22.4404, abs=1e-4)
+    assert rho == pytest.approx(0.5, abs=1e-8)
