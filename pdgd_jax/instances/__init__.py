@@ -1,11 +1,14 @@
 """Constrained MDPs to learn on, by name: `make("grid")`."""
 
 from pdgd_jax.instances._bidding import bidding
+from pdgd_jax.instances._blackjack import blackjack_state
 from pdgd_jax.instances._grid import grid
 from pdgd_jax.instances._gymnasium import from_gymnasium, gymnasium
 from pdgd_jax.instances._inventory import inventory
+from pdgd_jax.instances._inventory_lead_time import inventory_lead_time
 from pdgd_jax.instances._no_slater import no_slater
 from pdgd_jax.instances._options import kind_of, takes_text, written
+from pdgd_jax.instances._queueing import queueing
 from pdgd_jax.instances._random import random
 from pdgd_jax.instances._recommender import recommender
 from pdgd_jax.instances._registry import (
@@ -27,6 +30,7 @@ from pdgd_jax.instances._two_phase import two_phase
 __all__ = [
     "INSTANCES",
     "bidding",
+    "blackjack_state",
     "builder_of",
     "check_option",
     "check_value",
@@ -35,11 +39,13 @@ __all__ = [
     "grid",
     "gymnasium",
     "inventory",
+    "inventory_lead_time",
     "kind_of",
     "make",
     "make_for",
     "no_slater",
     "options_of",
+    "queueing",
     "random",
     "recommender",
     "register",
@@ -56,7 +62,9 @@ for _builder in (
     grid,
     gymnasium,
     inventory,
+    inventory_lead_time,
     no_slater,
+    queueing,
     random,
     recommender,
     riverswim,

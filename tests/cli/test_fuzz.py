@@ -23,6 +23,10 @@ NAMES = sorted(registered())
 LARGE = {"0", "1e30", HUGE}
 LEGAL_OF_INSTANCES = {
     "seed": LARGE,
+    "hazard_density": {"0"},
+    "arrival": {"0"},
+    "onward": {"0"},
+    "rejection_budget": {"0"},
     "branching": LARGE,  # at most as many successors as there are states
     "hazards": {"[]"},
     "tightness": {"0"},

@@ -1,5 +1,6 @@
 """The import of Gymnasium against the environments themselves: their tables and their steps."""
 
+import inspect
 import json
 import re
 
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 from pdgd_jax import RewardUnits, from_gymnasium, make, occupancy_of, oracle, policy_of, value_of
 from pdgd_jax import stack as stack_cmdps
 from pdgd_jax.cli.entry import app
+from pdgd_jax.instances import builder_of
 from pdgd_jax.instances._gymnasium import mishap_of
 
 
@@ -236,9 +238,40 @@ def test_what_cannot_be_imported():
     with pytest.raises(ValueError, match="Gymnasium cannot make 'FrozenLak-v1'"):
         make("gymnasium", env="FrozenLak-v1")
     with pytest.raises(ValueError, match="has no table P"):
-        make("gymnasium", env="Blackjack-v1")
+        make("gymnasium", env="CartPole-v1")
     with pytest.raises(ValueError, match="a passenger who changes the destination"):
         from_gymnasium(gym.make(TAXI, fickle_passenger=True), horizon=4, budget=1.0)
+
+
+STATED = re.findall(
+    r"- (?P<family>\w+)-v\d+, horizon (?P<horizon>\d+), budget (?P<budget>[\d.]+): "
+    r"OPT = (?P<opt>[\d.]+), without constraints (?P<free>[\d.]+), rho = (?P<rho>[\d.]+); "
+    r"in its own units (?P<own>-?[\d.]+)\.(?: |$)",
+    " ".join(inspect.getdoc(builder_of("gymnasium")).split()),
+)
+
+
+def test_all_environments_state_their_numbers():
+    stated = {family for family, *_ in STATED}
+    assert stated == {"FrozenLake8x8", "CliffWalking", "Taxi", "Blackjack"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stated", STATED, ids=lambda stated: stated[0])
+def test_the_numbers_stated_are_true_with_either_support(stated):
+    family, *numbers = stated
+    horizon, budget, opt, free, rho, own = map(float, numbers)
+    options = {"env": newest(family), "horizon": horizon, "budget": budget}
+    for support in ("known", "unknown"):
+        cmdp = make("gymnasium", support=support, **options)
+        best = best_of(cmdp)
+        # Four digits are stated.
+        assert best.value == pytest.approx(opt, abs=6e-5)
+        assert cmdp.units.to_environment(best.value) == pytest.approx(own, abs=6e-5)
+        unconstrained = oracle.optimum(cmdp.mdp, cmdp.rewards.mean()).value
+        assert unconstrained == pytest.approx(free, abs=6e-5)
+        margin = oracle.slater_margin(cmdp.mdp, cmdp.constraints).rho
+        assert margin == pytest.approx(rho, abs=6e-5)
 
 
 def test_environments_of_different_units_can_be_stacked():

@@ -206,7 +206,7 @@ def test_single_precision_while_double_is_the_default(name):
 # Those that can be lanes of one program; gymnasium is not built in, but asks for the games.
 GROUPS = (
     ("bidding", "no-slater", "random", "riverswim", "streaming"),
-    ("inventory", "recommender"),  # two constraints
+    ("inventory", "inventory-lead-time", "queueing", "recommender"),  # two constraints
     ("two-phase",),  # other processes
     ("grid",),
 )
