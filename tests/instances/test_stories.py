@@ -23,7 +23,7 @@ def agree(found, expected):
 
 
 def test_customers_queue_as_described():
-    buffers, service, arrival, onward, horizon = (2, 1, 2), (0.2, 0.15, 0.25), 0.35, 0.4, 9
+    buffers, service, arrival, onward, horizon = (2, 1, 2), (0.25, 0.15, 0.2), 0.35, 0.8, 9
     cmdp = make(
         "queueing",
         buffers=buffers,
@@ -35,8 +35,9 @@ def test_customers_queue_as_described():
     )
     rng = np.random.default_rng(0)
     shape = tuple(places + 1 for places in buffers)
-    policy = rng.dirichlet(np.ones(4), size=(horizon, int(np.prod(shape))))
-    found = np.zeros((EPISODES, 3))
+    # Most enter at the first station, so that it matters where they go on to.
+    policy = rng.dirichlet([1, 9, 1, 1], size=(horizon, int(np.prod(shape))))
+    found, last = np.zeros((EPISODES, 3)), np.zeros(len(policy[0]))
     for episode in range(EPISODES):
         queues = [0, 0, 0]
         for step in range(horizon):
@@ -57,6 +58,12 @@ def test_customers_queue_as_described():
                 elif queues[there] < buffers[there]:
                     queues[here] -= 1
                     queues[there] += 1
+        last[state] += 1 / EPISODES
+    # Where customers wait in the last step: sums alone do not tell one station from another.
+    q = occupancy_of(cmdp.mdp, cmdp.mdp.policy_from_flat(policy))
+    there = np.asarray(cmdp.mdp.to_flat(cmdp.layers.to_pairs(q)))[-1].sum(-1)
+    error = 5 * np.sqrt(there * (1 - there) / EPISODES) + 3 / EPISODES
+    np.testing.assert_array_less(np.abs(last - there), error)
     agree(found, exact(cmdp, policy, (1.2, 0.6)))
 
 
