@@ -12,16 +12,19 @@ from pdgd_jax.models._occupancy import (
     visited,
 )
 from pdgd_jax.models._policy_values import PolicyValues, evaluate_policies
+from pdgd_jax.models._successors import Groups, Successors
 from pdgd_jax.models._unrolling import UnrolledMDP, unroll
 
 __all__ = [
     "CMDP",
     "EpisodesWarning",
+    "Groups",
     "LayeredMDP",
     "Layers",
     "Outcome",
     "PolicyValues",
     "RewardUnits",
+    "Successors",
     "Trajectory",
     "UnrolledMDP",
     "evaluate_policies",

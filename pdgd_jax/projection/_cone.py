@@ -18,7 +18,7 @@ Arrays are entries-first: `[S, ...]` for the entries of cones and `[...]` for on
 Every operation, sums over entries included, then runs contiguously over all cones of all lanes.
 """
 
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,19 @@ from jaxtyping import Array
 
 from pdgd_jax.projection._xla import fence
 
-__all__ = ["ABSENT", "ConePieces", "classify", "positive_part", "project_cone", "support_of"]
+__all__ = [
+    "ABSENT",
+    "ConePieces",
+    "Entries",
+    "classify",
+    "positive_part",
+    "project_cone",
+    "support_of",
+]
+
+# An array over the entries of cones, `[S, ...]`; with successor lists a tuple of them, one for each
+# group of cones of the same width.
+Entries: TypeAlias = Any
 
 Sums = TypeVar("Sums", bound=tuple[Array, ...])
 Maxima = TypeVar("Maxima", bound=tuple[Array, ...])
@@ -35,6 +47,9 @@ Maxima = TypeVar("Maxima", bound=tuple[Array, ...])
 # The target of an entry that does not exist. Its projection is then exactly zero, without further
 # masking.
 ABSENT = -1e30
+
+# Loops over more entries than this are loops of the program, which would otherwise grow with them.
+WRITTEN_OUT = 128
 
 
 class ConePieces(NamedTuple):
@@ -56,18 +71,18 @@ class ConePieces(NamedTuple):
       rounding: `[...]`, the rounding error of the mass; 0 if the cone is certainly at its apex.
     """
 
-    value: Array
-    weight: Array
-    block: Array
+    value: Entries
+    weight: Entries
+    block: Entries
     gain: Array
     mass: Array
     mass_guess: Array
     rounding: Array
 
     @property
-    def occupancy(self) -> Array:
+    def occupancy(self) -> Entries:
         """The projection `[S, ...]`, clipped since rounding may leave entries at -1e-17."""
-        return jnp.maximum(self.value, 0)
+        return jax.tree.map(lambda x: jnp.maximum(x, 0), self.value)
 
 
 def _reduce(added: Sums, largest: Maxima) -> tuple[Sums, Maxima]:
@@ -110,6 +125,12 @@ def _rows(array: Array) -> list[Array]:
 
 def _tail(point: Array, center: Array) -> Array:
     r"""$\sum_i p_i \max(u_i, u_j)$ for every entry $j$."""
+    if len(point) > WRITTEN_OUT:
+
+        def add(i: Array, total: Array) -> Array:
+            return total + center[i][None] * _larger(point[i][None], point)
+
+        return lax.fori_loop(0, len(point), add, jnp.zeros_like(point))
     terms = (p * _larger(u, point) for p, u in zip(_rows(center), _rows(point), strict=True))
     return sum(terms, start=jnp.zeros((), point.dtype))
 
@@ -138,14 +159,28 @@ def _compare(point: Array, middle: Array, moved: Array, kept: Array, binding: Ar
     Differences of entries are taken first, since they are exact where they are small: a radius may
     be smaller than the rounding error of `point - middle`.
     """
-    zero = jnp.zeros((), point.dtype)
-    above = below = emptied = zero
-    for u, upper in zip(_rows(point), _rows(middle), strict=True):
+
+    def add(u: Array, upper: Array, sums: tuple[Array, ...]) -> tuple[Array, ...]:
+        above, below, emptied = sums
         ahead = u - point
         raised = ahead + middle
-        above += positive_part(raised - upper)
-        below += _between(raised, upper)
-        emptied += _between(ahead, upper)
+        return (
+            above + positive_part(raised - upper),
+            below + _between(raised, upper),
+            emptied + _between(ahead, upper),
+        )
+
+    if len(point) > WRITTEN_OUT:
+        above, below, emptied = lax.fori_loop(
+            0,
+            len(point),
+            lambda i, sums: add(point[i][None], middle[i][None], sums),
+            (jnp.zeros_like(point),) * 3,
+        )
+    else:
+        above = below = emptied = jnp.zeros((), point.dtype)
+        for u, upper in zip(_rows(point), _rows(middle), strict=True):
+            above, below, emptied = add(u, upper, (above, below, emptied))
     low = jnp.where(emptied < kept, jnp.full_like(point, LOWERED), REMOVED)
     piece = jnp.where((below > kept) & (binding > 0), low, MIDDLE)
     return jnp.where(above < moved, RAISED, piece)

@@ -15,6 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from pdgd_jax.projection._cone import ConePieces, classify, project_cone
+from pdgd_jax.projection._opening import margin_at
 from pdgd_jax.projection._problem import Problem, entries_sum
 from pdgd_jax.projection._xla import fence
 
@@ -48,6 +50,43 @@ class Cones(NamedTuple):
             last=problem.target[:, -1].max(0),  # only one of these next states is present
             free=problem.conserved,
         )
+
+    # The loops of the Newton solver see a batch through these methods alone, and `ListCones` has
+    # the same ones.
+
+    @property
+    def lane_size(self) -> int:
+        """The number of variables of a lane, but for its last layer."""
+        return self.target.size // self.free.shape[-1]
+
+    def around(self, potential: Array) -> tuple[Array, Array]:
+        """The potentials of each cone's state, `[C B]`, and of its next states, `[S', C B]`."""
+        return around(potential, self.last.shape[1])
+
+    def spread(self, per_cone: Array) -> Array:
+        """A number of each cone, shaped to broadcast against its entries."""
+        return per_cone[None]
+
+    def totals(self, entries: Array) -> Array:
+        """The sum over the entries of each cone, `[C B]`."""
+        return entries_sum(entries)
+
+    def pieces(self, point: Array, mass: Array, *, exact: bool) -> ConePieces:
+        """The pieces of every cone: at the given masses, or where the masses are exact."""
+        find = project_cone if exact else classify
+        return fence(find, point, self.center, self.half_radius, mass)
+
+    def outflow(self, mass: Array, last: Array) -> Array:
+        """What leaves each state, `[L, S, B]`."""
+        return per_state(mass, last)
+
+    def inflow(self, entries: Array, last: Array) -> Array:
+        """What enters each state of every layer but the first, `[L-1, S, B]`."""
+        return fence(over_pairs, entries, last)
+
+    def margin(self, residual: Array, share: float) -> Array:
+        """The margin by which closed states are opened, `[B]` (see `_opening.py`)."""
+        return margin_at(residual, self.last, share)
 
 
 def _blocks(num_layers: int) -> list[slice]:

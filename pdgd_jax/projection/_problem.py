@@ -25,6 +25,7 @@ __all__ = [
     "entries_first",
     "entries_last",
     "entries_sum",
+    "exact_sum",
     "feasible_point",
     "flow_excess",
     "outflow_and_inflow",
@@ -131,12 +132,12 @@ def following(
 def point_at(problem: Problem, potential: Float[Array, "layers states lanes"]) -> Array:
     r"""$v + F^\top y$; its cone projection is the occupancy that belongs to the potentials."""
     ahead = following(potential).swapaxes(0, 1)[:, :, None, None]
-    difference, small = _exact_sum(potential[None, :, :, None], -ahead)
-    point, smaller = _exact_sum(problem.target, difference)
+    difference, small = exact_sum(potential[None, :, :, None], -ahead)
+    point, smaller = exact_sum(problem.target, difference)
     return point + (small + smaller)
 
 
-def _exact_sum(x: Array, y: Array) -> tuple[Array, Array]:
+def exact_sum(x: Array, y: Array) -> tuple[Array, Array]:
     """The rounded sum and its rounding error (Knuth's TwoSum)."""
     total = x + y
     of_y = total - x

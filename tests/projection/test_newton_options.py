@@ -93,8 +93,8 @@ SEEN = {
 
 @pytest.mark.slow
 def test_every_option_reaches_the_program():
-    """Those of groups are seen with several lanes; see below."""
-    elsewhere = {"variables_at_once_cpu", "variables_at_once"}
+    """Those of groups are seen with several lanes, below, and that of lists in `test_lists.py`."""
+    elsewhere = {"variables_at_once_cpu", "variables_at_once", "dense_variables"}
     assert set(SEEN) | elsewhere == {field.name for field in dataclasses.fields(NewtonOptions)}
     plain, rough = lowered(), lowered(rough_variables=0)
     for name, value in SEEN.items():

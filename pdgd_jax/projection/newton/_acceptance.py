@@ -11,15 +11,14 @@ potential and the one that opens the state.
 
 from functools import reduce
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array
 
 from pdgd_jax.projection._cone import positive_part
-from pdgd_jax.projection._layout import Cones, per_state
-from pdgd_jax.projection._opening import opened
-from pdgd_jax.projection._problem import Problem, entries_sum
 from pdgd_jax.projection.newton._iteration import Found, excess_of
+from pdgd_jax.projection.newton._lists import AnyCones, AnyProblem
 from pdgd_jax.projection.newton._options import NewtonOptions
 
 __all__ = ["accepted", "measured"]
@@ -30,29 +29,29 @@ __all__ = ["accepted", "measured"]
 TOO_LOW = 4
 
 
-def _returned_excess(cones: Cones, found: Found) -> Array:
+def _returned_excess(cones: AnyCones, found: Found) -> Array:
     """$F q - b$ of the returned point, not of the iterate."""
-    value = positive_part(found.value)
-    return excess_of(cones, entries_sum(value), value, found.last)
+    value = jax.tree.map(positive_part, found.value)
+    return excess_of(cones, cones.totals(value), value, found.last)
 
 
 def _at_least(found: Found, *residuals: Array) -> Found:
     return found._replace(residual=reduce(jnp.maximum, residuals, found.residual))
 
 
-def measured(cones: Cones, found: Found) -> Found:
+def measured(cones: AnyCones, found: Found) -> Found:
     """The same with a residual that includes the flow of the returned point, not of the iterate."""
     return _at_least(found, jnp.abs(_returned_excess(cones, found)).max((0, 1)))
 
 
-def _examined(problem: Problem, cones: Cones, found: Found) -> Found:
+def _examined(problem: AnyProblem, cones: AnyCones, found: Found) -> Found:
     """`measured`, with the error of too low potentials included, times `TOO_LOW`."""
     excess = _returned_excess(cones, found)
-    outflow = per_state(found.start.mass, found.last)
+    outflow = cones.outflow(found.start.mass, found.last)
     closed = -excess > outflow  # or nearly closed: states after it may be closed as well
 
-    def missing(problem: Problem, potential: Array, excess: Array) -> Array:
-        rise = opened(problem, potential, jnp.zeros_like(potential[0, 0])) - potential
+    def missing(problem: AnyProblem, potential: Array, excess: Array) -> Array:
+        rise = problem.opened(potential, jnp.zeros_like(potential[0, 0])) - potential
         return (positive_part(-excess) * rise).sum((0, 1))
 
     error = lax.cond(
@@ -67,7 +66,7 @@ def _examined(problem: Problem, cones: Cones, found: Found) -> Found:
 
 
 def accepted(
-    options: NewtonOptions, problem: Problem, cones: Cones, found: Found, goal: Array
+    options: NewtonOptions, problem: AnyProblem, cones: AnyCones, found: Found, goal: Array
 ) -> Found:
     """The result of the local loop, with a residual above the goal where it is not good enough.
 

@@ -30,7 +30,7 @@ class Lanes(NamedTuple):
     confidence: ConfidenceSet
     warm_start: WarmStart
     tolerance: Array
-    support: Array | None = None  # the triples that can happen; None if all can
+    support: Array | None = None  # of dense arrays, the triples that can happen; None if all can
 
 
 # A function that solves a batch. The functions below wrap one into another.
@@ -56,7 +56,7 @@ def _in_groups(solve: Batched, variables_at_once: int, lanes: Lanes) -> Projecti
         return jnp.concatenate([x, x[:spare]]).reshape(num_groups, size, *x.shape[1:])
 
     results = lax.map(solve, jax.tree.map(grouped, lanes))
-    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:num_lanes], results)
+    return jax.tree.map(lambda x: x.reshape(num_groups * size, *x.shape[2:])[:num_lanes], results)
 
 
 def merging(solve: Batched, options: NewtonOptions) -> Batched:
@@ -116,10 +116,10 @@ def _merge(
 
     def widen(x: Array, axis: int | None) -> Array:
         wide = jnp.broadcast_to(x, (size, *x.shape)) if axis is None else jnp.moveaxis(x, axis, 0)
-        return wide.reshape(-1, *wide.shape[2:])
+        return wide.reshape(wide.shape[0] * wide.shape[1], *wide.shape[2:])  # -1 fails if empty
 
     merged = _batch.bind(*map(widen, leaves, axes), **static)
-    return [x.reshape(size, -1, *x.shape[1:]) for x in merged], [0] * len(merged)
+    return [x.reshape(size, len(x) // size, *x.shape[1:]) for x in merged], [0] * len(merged)
 
 
 def _lowered(at_once: str) -> Any:

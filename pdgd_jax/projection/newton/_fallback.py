@@ -7,9 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array
 
-from pdgd_jax.projection._layout import Cones
-from pdgd_jax.projection._opening import margin_at, opened
-from pdgd_jax.projection._problem import Problem, entries_sum, per_lane, point_at
+from pdgd_jax.projection._problem import per_lane
 from pdgd_jax.projection.newton._acceptance import measured
 from pdgd_jax.projection.newton._iteration import (
     Found,
@@ -21,20 +19,21 @@ from pdgd_jax.projection.newton._iteration import (
     unevaluated,
 )
 from pdgd_jax.projection.newton._linesearch import Search, Step, judged
+from pdgd_jax.projection.newton._lists import AnyCones, AnyProblem
 from pdgd_jax.projection.newton._options import NewtonOptions
 from pdgd_jax.projection.newton._start import cast
 
-__all__ = ["in_double"]
+__all__ = ["from_start", "in_double"]
 
 
 def _globalised(
-    options: NewtonOptions, problem: Problem, tolerance: Array, lanes: Array, before: Found
+    options: NewtonOptions, problem: AnyProblem, tolerance: Array, lanes: Array, before: Found
 ) -> Found:
     """Newton's method on the dual with open states and exact cones, in these lanes.
 
     Each step begins at `before.start` or where the last one ended.
     """
-    cones = Cones.of(problem)
+    cones = problem.cones()
 
     def running(iterate: Iterate) -> Array:
         steps = iterate.iterations - before.iterations
@@ -43,12 +42,12 @@ def _globalised(
     def step(search: Search) -> Search:
         iterate = search.iterate
         moving = running(iterate)
-        full = newton_point(cones, iterate).potential
+        full = newton_point(cones, iterate, tolerance).potential
         change = per_lane(search.length, 3) * (full - iterate.start.potential)
         taken = Step(change, slope=(iterate.gradient * change).sum((0, 1)))
         potential = iterate.start.potential + change
-        margin = margin_at(iterate.residual, cones.last, options.opened)
-        point = Guess(opened(problem, potential, margin), iterate.pieces.mass)
+        margin = cones.margin(iterate.residual, options.opened)
+        point = Guess(problem.opened(potential, margin), iterate.pieces.mass)
         moved = select(moving, point, iterate.start)
         trial = evaluate(options, cones, moved, iterate.iterations + moving, exact=True)
         return judged(search, taken, trial, moving)
@@ -64,6 +63,17 @@ def _globalised(
     return Found.of(search.iterate)
 
 
+def from_start(options: NewtonOptions, problem: AnyProblem, goal: Array, start: Guess) -> Found:
+    """Globalised steps from a start that is near the solution, with its potentials moved."""
+    base = start.potential
+    shifted = problem.shifted(base)
+    guess = start._replace(potential=jnp.zeros_like(base))
+    none = jnp.zeros_like(goal, jnp.int32)
+    before = Found.of(unevaluated(shifted.cones(), guess, none))
+    found = _globalised(options, shifted, goal, problem.sound, before)
+    return found._replace(start=found.start._replace(potential=base + found.start.potential))
+
+
 class _Rounds(NamedTuple):
     """The carry of `_from_anywhere`."""
 
@@ -73,7 +83,7 @@ class _Rounds(NamedTuple):
 
 
 def _from_anywhere(
-    options: NewtonOptions, problem: Problem, goal: Array, local: Found, lanes: Array
+    options: NewtonOptions, problem: AnyProblem, goal: Array, local: Found, lanes: Array
 ) -> Found:
     r"""Globalised steps in these lanes from a cold start; the results of other lanes are undefined.
 
@@ -88,7 +98,7 @@ def _from_anywhere(
     def solve_round(rounds: _Rounds) -> _Rounds:
         before = rounds.found
         base = rounds.base + before.start.potential
-        shifted = problem._replace(target=point_at(problem, base))
+        shifted = problem.shifted(base)
         start = before.start._replace(potential=jnp.zeros_like(base))
         loose = jnp.where(rounds.number == 0, options.hand_over * goal, goal)
         moving = lanes & ~((rounds.number > 1) & before.within(goal))
@@ -109,8 +119,8 @@ def _from_anywhere(
 
 def in_double(
     options: NewtonOptions,
-    problem: Problem,
-    cones: Cones,
+    problem: AnyProblem,
+    cones: AnyCones,
     goal: Array,
     local: Found,
     lanes: Array,
@@ -133,8 +143,7 @@ def in_double(
     with jax.enable_x64(True):
         wide, wide_goal, wide_local = cast((problem, goal, local), jnp.float64)
         # Normalise again in double precision; without it the loop does not converge.
-        total = entries_sum(wide.center)
-        wide = wide._replace(center=wide.center / jnp.where(total > 0, total, 1)[None])
+        wide = wide.normalised()
         # Rounding the result to single precision increases its residual.
         found = _from_anywhere(options, wide, wide_goal / 10, wide_local, lanes)
     return select(lanes, measured(cones, cast(found, goal.dtype)), local)

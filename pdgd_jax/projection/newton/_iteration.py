@@ -7,12 +7,11 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array
 
-from pdgd_jax.projection._cone import ConePieces, classify, positive_part, project_cone
-from pdgd_jax.projection._hessian import hessian_of, solve_system
-from pdgd_jax.projection._layout import Cones, around, over_pairs, per_state
-from pdgd_jax.projection._problem import entries_sum, per_lane
-from pdgd_jax.projection._xla import fence
+from pdgd_jax.projection._cone import ConePieces, Entries, positive_part
+from pdgd_jax.projection._problem import per_lane
+from pdgd_jax.projection.newton._lists import AnyCones
 from pdgd_jax.projection.newton._options import NewtonOptions
+from pdgd_jax.projection.newton._system import solve
 
 __all__ = [
     "Found",
@@ -27,6 +26,11 @@ __all__ = [
 ]
 
 Tree = TypeVar("Tree")
+
+# Where the linear system is solved by iteration, up to this share of the residual: the steps are
+# then nearly as many as with exact solutions. If larger, there are more steps; if smaller, each
+# iterates for digits that the next step does not need.
+INEXACT = 1e-4
 
 
 class Guess(NamedTuple):
@@ -53,7 +57,7 @@ class Found(NamedTuple):
 
     start: Guess
     gain: Array  # [C B]
-    value: Array  # [S', C B]
+    value: Entries
     last: Array
     residual: Array
     rounding: Array
@@ -78,48 +82,49 @@ class Found(NamedTuple):
         return (self.residual <= goal) & (self.rounding <= goal)
 
 
-def excess_of(cones: Cones, mass: Array, value: Array, last: Array) -> Array:
+def excess_of(cones: AnyCones, mass: Array, value: Entries, last: Array) -> Array:
     """$F q - b$ from the masses and entries of the cones and the occupancy of the last layer."""
-    outflow = per_state(mass, last)
+    outflow = cones.outflow(mass, last)
     source = jnp.zeros_like(outflow[:1]).at[0, 0].set(1)
-    entered = jnp.concatenate([source, fence(over_pairs, value, last)])
+    entered = jnp.concatenate([source, cones.inflow(value, last)])
     return (outflow - entered) * cones.free
 
 
 def evaluate(
-    options: NewtonOptions, cones: Cones, start: Guess, iterations: Array, exact: bool = False
+    options: NewtonOptions, cones: AnyCones, start: Guess, iterations: Array, exact: bool = False
 ) -> Iterate:
     """The pieces, at a guess of the masses or exact, their excess flow, and the residual."""
     y = start.potential
-    here, ahead = around(y, cones.last.shape[1])
-    point = cones.target + here[None] - ahead
-    if exact:
-        pieces = fence(project_cone, point, cones.center, cones.half_radius, start.mass)
-    else:
-        pieces = fence(classify, point, cones.center, cones.half_radius, start.mass)
+    here, ahead = cones.around(y)
+    point = jax.tree.map(_moved, cones.target, cones.spread(here), ahead)
+    pieces = cones.pieces(point, start.mass, exact=exact)
     last = positive_part(cones.last + y[-1][:, None])
     # By rounding, the mass differs a little from the sum of its entries.
-    value = positive_part(pieces.value) if exact else pieces.value
-    gradient = excess_of(cones, entries_sum(value) if exact else pieces.mass, value, last)
+    value = jax.tree.map(positive_part, pieces.value) if exact else pieces.value
+    gradient = excess_of(cones, cones.totals(value) if exact else pieces.mass, value, last)
     moved = jnp.abs(pieces.mass - pieces.mass_guess).reshape(-1, y.shape[-1])
     residual = jnp.maximum(jnp.abs(gradient).max((0, 1)), moved.max(0))
     share = options.rounding * jnp.finfo(y.dtype).eps
     behind = jnp.where(pieces.rounding > 0, share * jnp.abs(here), 0)
     doubt = options.rounding / 2 * pieces.rounding + behind
     doubt_last = jnp.where(last > 0, share * jnp.abs(cones.last), 0)
-    rounding = jnp.maximum(doubt.reshape(moved.shape).max(0), doubt_last.max((0, 1)))
+    rounding = jnp.maximum(doubt.reshape(moved.shape).max(0), doubt_last.max((0, 1), initial=0))
     return Iterate(start, pieces, last, gradient, residual, rounding, iterations)
 
 
-def unevaluated(cones: Cones, start: Guess, iterations: Array) -> Iterate:
+def _moved(target: Array, here: Array, ahead: Array) -> Array:
+    return target + here - ahead
+
+
+def unevaluated(cones: AnyCones, start: Guess, iterations: Array) -> Iterate:
     """An iterate before the first evaluation; a Newton step from here changes nothing.
 
     The loops begin with it and evaluate inside, so that the program contains the evaluation only
     once. It takes longer to compile than to run.
     """
-    nothing = jnp.zeros_like(cones.target)
+    nothing = jax.tree.map(jnp.zeros_like, cones.target)
     none = jnp.zeros_like(cones.half_radius)
-    endless = jnp.full_like(iterations, jnp.inf, cones.target.dtype)
+    endless = jnp.full_like(iterations, jnp.inf, cones.free.dtype)
     return Iterate(
         start=start,
         pieces=ConePieces(
@@ -139,14 +144,15 @@ def unevaluated(cones: Cones, start: Guess, iterations: Array) -> Iterate:
     )
 
 
-def newton_point(cones: Cones, iterate: Iterate) -> Guess:
-    """The solution of the linear system of the current pieces."""
+def newton_point(cones: AnyCones, iterate: Iterate, goal: Array) -> Guess:
+    """The solution of the linear system of the current pieces; `goal` is the residual to reach."""
+    accuracy = jnp.maximum(INEXACT * iterate.residual, goal / 4)
     pieces, last = iterate.pieces, iterate.last
     damping = 1e-3 * jnp.minimum(1, iterate.residual)
-    hessian = hessian_of(cones, pieces, last, damping)
-    change = solve_system(hessian, -iterate.gradient)
-    here, ahead = around(change, last.shape[1])
-    mass = pieces.mass + pieces.gain * (here - entries_sum(pieces.weight * ahead))
+    change = solve(cones, pieces, last, damping, -iterate.gradient, accuracy)
+    here, ahead = cones.around(change)
+    mean = cones.totals(jax.tree.map(jnp.multiply, pieces.weight, ahead))
+    mass = pieces.mass + pieces.gain * (here - mean)
     return Guess(iterate.start.potential + change, mass)
 
 
@@ -167,7 +173,7 @@ class _Local(NamedTuple):
     found: Found  # by the last step
 
 
-def local(options: NewtonOptions, cones: Cones, start: Guess, tolerance: Array) -> Found:
+def local(options: NewtonOptions, cones: AnyCones, start: Guess, tolerance: Array) -> Found:
     """Newton steps on the pieces from `start`, until every lane is done or the steps run out."""
 
     def running(found: Found | Iterate) -> Array:
@@ -180,7 +186,7 @@ def local(options: NewtonOptions, cones: Cones, start: Guess, tolerance: Array) 
 
         def move() -> Guess:
             # A lane that is done keeps its point, and evaluates to the same result again.
-            return select(lanes, newton_point(cones, iterate), iterate.start)
+            return select(lanes, newton_point(cones, iterate, tolerance), iterate.start)
 
         start = lax.cond(lanes.any(), move, lambda: iterate.start)
         return _Local(start, Found.of(iterate))

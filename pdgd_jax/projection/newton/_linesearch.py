@@ -1,7 +1,8 @@
 """The line search of globalised Newton steps."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
@@ -29,8 +30,9 @@ class Step(NamedTuple):
 def dual_value(iterate: Iterate) -> Array:
     r"""$f(y) = \tfrac12 \|q\|^2 - b^\top y$, `[B]`."""
     num_lanes = iterate.residual.size
-    square = (iterate.pieces.occupancy**2).sum(0).reshape(-1, num_lanes).sum(0)
-    square += (iterate.last**2).sum((0, 1))
+    square: Any = (iterate.last**2).sum((0, 1))
+    for value in jax.tree.leaves(iterate.pieces.occupancy):
+        square = (value**2).sum(0).reshape(-1, num_lanes).sum(0) + square
     return square / 2 - iterate.start.potential[0, 0]
 
 

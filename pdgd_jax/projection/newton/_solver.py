@@ -33,18 +33,20 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, ArrayLike
+from jaxtyping import Array, ArrayLike, DTypeLike
 
 from pdgd_jax.models import Layers
 from pdgd_jax.projection._api import ProjectionInfo, ProjectionResult, Solver
 from pdgd_jax.projection._confidence import ConfidenceSet
-from pdgd_jax.projection._layout import MIN_LAYERS, Cones, assemble
-from pdgd_jax.projection._problem import Problem, densified, entries_last, feasible_point, per_lane
+from pdgd_jax.projection._layout import MIN_LAYERS
+from pdgd_jax.projection._problem import Problem
 from pdgd_jax.projection._xla import fence
 from pdgd_jax.projection.newton._acceptance import accepted
 from pdgd_jax.projection.newton._batching import Batched, Lanes, merging
-from pdgd_jax.projection.newton._fallback import in_double
+from pdgd_jax.projection.newton._dense import DenseProblem
+from pdgd_jax.projection.newton._fallback import from_start, in_double
 from pdgd_jax.projection.newton._iteration import Found, Guess, local, select
+from pdgd_jax.projection.newton._lists import AnyCones, AnyProblem, ListProblem
 from pdgd_jax.projection.newton._options import DEFAULT, NewtonOptions
 from pdgd_jax.projection.newton._start import WarmStart, init, mean_target, predict, roughly
 
@@ -59,25 +61,26 @@ TOLERANCE = (1e-6, 1e-9)  # in float32 and float64
 class Prepared(NamedTuple):
     """A batch in the form that the loops use."""
 
-    problem: Problem
-    cones: Cones
+    problem: AnyProblem
+    cones: AnyCones
     before: WarmStart  # arrays over the cones with the lanes on the same axis, [C B]
     goal: Array  # [B], the residual to reach
 
 
 def prepare(lanes: Lanes) -> Prepared:
     """The problem in both layouts, the start, and the residual to reach; lanes last."""
-    problem = Problem.of(
-        state_mask=lanes.layers.state_mask,
-        action_mask=lanes.layers.action_mask,
-        target=lanes.target,
-        center=lanes.confidence.center,
-        radius=lanes.confidence.radius,
-        support=lanes.support,
-    )
+    layers, target, confidence = lanes.layers, lanes.target, lanes.confidence
+    problem: AnyProblem
+    if layers.successors is None:
+        masks = layers.state_mask, layers.action_mask
+        ball = confidence.center, confidence.radius
+        problem = DenseProblem(Problem.of(*masks, target, *ball, lanes.support))
+    else:
+        problem = ListProblem.of(layers, target, confidence)
+    cones = problem.cones()
     start = lanes.warm_start
     before = WarmStart(
-        potential=start.potential * problem.conserved,
+        potential=start.potential * cones.free,
         mass=start.mass.reshape(-1),
         gain=start.gain.reshape(-1),
         target=start.target.reshape(-1),
@@ -86,17 +89,20 @@ def prepare(lanes: Lanes) -> Prepared:
     goal = jnp.minimum(lanes.tolerance, 1)  # the unit mass satisfies any larger tolerance
     return Prepared(
         problem=problem,
-        cones=Cones.of(problem),
+        cones=cones,
         before=before,
         goal=jnp.where(problem.sound, goal, jnp.inf),
     )
 
 
 def _find(
-    options: NewtonOptions, problem: Problem, cones: Cones, start: Guess, goal: Array
+    options: NewtonOptions, problem: AnyProblem, cones: AnyCones, start: Guess, goal: Array
 ) -> Found:
-    """Local steps, then globalised steps in the lanes that are not solved."""
-    found = local(options, cones, start, goal)
+    """Steps from the start, then globalised steps from zero in the lanes that are not solved."""
+    if isinstance(problem, ListProblem):
+        found = from_start(options, problem, goal, start)
+    else:
+        found = local(options, cones, start, goal)
     found = accepted(options, problem, cones, found, goal)
     lanes = ~found.within(goal)
     return lax.cond(
@@ -118,14 +124,17 @@ def project_lanes(options: NewtonOptions, lanes: Lanes) -> ProjectionResult:
     problem, cones, before, goal = fence(prepare, lanes_last)
     target = fence(mean_target, cones)
     predicted = fence(predict, cones, before, target, response=options.response)
-    start, rough_steps = roughly(options, cones, predicted)
+    if isinstance(problem, ListProblem):
+        start, rough_steps = predicted, jnp.zeros_like(goal, jnp.int32)
+    else:
+        start, rough_steps = roughly(options, cones, predicted)
     found = _find(options, problem, cones, start, goal)
     converged = found.within(goal)
     occupancy = lax.cond(
         converged.all(),
         lambda q: q,
-        lambda q: select(converged, q, feasible_point(problem, q)),
-        assemble(problem, found.value, found.last),
+        lambda q: select(converged, q, problem.feasible(q)),
+        problem.assembled(found.value, found.last),
     )
     lanes_first = partial(jnp.moveaxis, source=-1, destination=0)
 
@@ -134,7 +143,7 @@ def project_lanes(options: NewtonOptions, lanes: Lanes) -> ProjectionResult:
 
     sound = problem.sound
     return ProjectionResult(
-        occupancy=lanes_first(entries_last(jnp.where(per_lane(sound, 5), occupancy, jnp.nan))),
+        occupancy=lanes_first(problem.returned(occupancy)),
         warm_start=WarmStart(
             potential=lanes_first(found.start.potential),
             mass=of_cones(found.start.mass),
@@ -163,13 +172,34 @@ def _solve(
     confidence: ConfidenceSet,
     warm_start: WarmStart,
     tolerance: ArrayLike,
-    support: Array | None = None,
 ) -> ProjectionResult:
     """Project one target; under `vmap`, all lanes together."""
-    if layers.successors is not None:
-        support, layers = layers.to_dense(layers.triple_mask), layers.without_lists()
+    if layers.successors is None or not _fits_densely(options, layers):
+        return _solve_in_batch(options, layers, target, confidence, warm_start, tolerance)
+    support = layers.to_dense(layers.triple_mask)
+    dense = ConfidenceSet(layers.to_dense(confidence.center), confidence.radius)
+    wide, target = layers.without_lists(), layers.to_dense(target)
+    result = _solve_in_batch(options, wide, target, dense, warm_start, tolerance, support)
+    return result._replace(occupancy=layers.from_dense(result.occupancy))
+
+
+def _fits_densely(options: NewtonOptions, layers: Layers) -> bool:
+    """Whether layers with lists are solved with dense arrays, which are faster if small."""
     L, S, A = layers.shape
-    if L < MIN_LAYERS:
+    return options.dense_variables >= L * S * A * S
+
+
+def _solve_in_batch(
+    options: NewtonOptions,
+    layers: Layers,
+    target: Array,
+    confidence: ConfidenceSet,
+    warm_start: WarmStart,
+    tolerance: ArrayLike,
+    support: Array | None = None,
+) -> ProjectionResult:
+    L, S, A = layers.shape
+    if L < MIN_LAYERS and layers.successors is None:
 
         def pad(x: Array) -> Array:
             return jnp.pad(x, [(0, MIN_LAYERS - L)] + [(0, 0)] * (x.ndim - 1))
@@ -177,7 +207,7 @@ def _solve(
         target, confidence, support = jax.tree.map(pad, (target, confidence, support))
         longer = warm_start._replace(potential=pad(warm_start.potential))
         padded = layers.pad_to((MIN_LAYERS, S, A))
-        result = _solve(options, padded, target, confidence, longer, tolerance, support)
+        result = _solve_in_batch(options, padded, target, confidence, longer, tolerance, support)
         potential = result.warm_start.potential[:L]
         return result._replace(
             occupancy=result.occupancy[:L],
@@ -208,7 +238,11 @@ def make_solver(options: NewtonOptions = DEFAULT) -> Solver:
 
 @cache
 def _make_solver(options: NewtonOptions) -> Solver:
-    return Solver(init, densified(partial(_solve, options)), TOLERANCE, takes_lists=True)
+    return Solver(partial(_cold, options), partial(_solve, options), TOLERANCE, takes_lists=True)
+
+
+def _cold(options: NewtonOptions, layers: Layers, dtype: DTypeLike) -> WarmStart:
+    return init(layers.without_lists() if _fits_densely(options, layers) else layers, dtype)
 
 
 solver = make_solver()

@@ -10,10 +10,10 @@ from jaxtyping import Array
 
 from pdgd_jax.models import Layers
 from pdgd_jax.projection._cone import ABSENT, positive_part
-from pdgd_jax.projection._layout import MIN_LAYERS, Cones, around, per_state
-from pdgd_jax.projection._problem import entries_sum
+from pdgd_jax.projection._layout import MIN_LAYERS
 from pdgd_jax.projection._xla import fence
 from pdgd_jax.projection.newton._iteration import Guess, evaluate, newton_point, select
+from pdgd_jax.projection.newton._lists import AnyCones
 from pdgd_jax.projection.newton._options import NewtonOptions
 
 __all__ = ["WarmStart", "cast", "init", "mean_target", "predict", "roughly"]
@@ -29,7 +29,8 @@ class WarmStart(NamedTuple):
       mass: `[C]`, $q(x, a)$ of every cone (see `_layout.py`); 0 where it is not known.
       gain: `[C]`, the derivative of the mass with respect to the target; 0 where it is not known.
       target: `[C]`, the mean target of every cone.
-      last: `[S, A]`, the target of the last layer.
+      last: `[S, A]`, the target of the last layer,
+        or `[S, 0]` with lists, where it is among the cones.
     """
 
     potential: Array
@@ -42,25 +43,33 @@ class WarmStart(NamedTuple):
 def init(layers: Layers, dtype: DTypeLike) -> WarmStart:
     """Zero potentials, unknown masses and pieces."""
     L, S, A = layers.shape
-    num_cones = A + (max(L, MIN_LAYERS) - 2) * S * A
+    if layers.successors is None:
+        num_cones, in_last = A + (max(L, MIN_LAYERS) - 2) * S * A, A
+    else:
+        num_cones, in_last = L * layers.successors.groups.num_rows, 0
     return WarmStart(
         potential=jnp.zeros((L, S), dtype),
         mass=jnp.zeros(num_cones, dtype),
         gain=jnp.zeros(num_cones, dtype),
         target=jnp.zeros(num_cones, dtype),
-        last=jnp.zeros((S, A), dtype),
+        last=jnp.zeros((S, in_last), dtype),
     )
 
 
-def mean_target(cones: Cones) -> Array:
+def mean_target(cones: AnyCones) -> Array:
     """The mean target of every cone, `[C B]`."""
-    present = cones.target > ABSENT / 2
-    ones = jnp.ones_like(cones.target)  # in the precision of the target
-    total, count = (entries_sum(jnp.where(present, x, 0)) for x in (cones.target, ones))
+
+    def present(x: Array, target: Array) -> Array:
+        return jnp.where(target > ABSENT / 2, x, 0)
+
+    ones = jax.tree.map(jnp.ones_like, cones.target)  # in the precision of the target
+    total, count = (
+        cones.totals(jax.tree.map(present, x, cones.target)) for x in (cones.target, ones)
+    )
     return total / jnp.maximum(count, 1)
 
 
-def predict(cones: Cones, before: WarmStart, target: Array, *, response: float) -> Guess:
+def predict(cones: AnyCones, before: WarmStart, target: Array, *, response: float) -> Guess:
     r"""Predict a start for this target from the solution for another, without a linear system.
 
     Near the old solution the mass of a cone is linear in its target, here in the mean over its
@@ -78,13 +87,13 @@ def predict(cones: Cones, before: WarmStart, target: Array, *, response: float) 
     occupancy = positive_part(before.last + y[-1][:, None])
     on = jnp.where(occupancy > 0, jnp.ones_like(occupancy), 0)
     less = before.gain * (before.target - target)
-    own = per_state(before.gain, on)
+    own = cones.outflow(before.gain, on)
     moves = jnp.where(own > 0, cones.free, 0)
     share = response * moves / jnp.where(own > 0, own, 1)
-    change = share * per_state(less, on * (before.last - cones.last))
-    mean = (per_state(before.mass, occupancy) * change).sum(1)  # [L, B]
+    change = share * cones.outflow(less, on * (before.last - cones.last))
+    mean = (cones.outflow(before.mass, occupancy) * change).sum(1)  # [L, B]
     along = lax.cumsum(mean, reverse=True) - mean
-    mass = before.mass - less + before.gain * around(change, cones.last.shape[1])[0]
+    mass = before.mass - less + before.gain * cones.around(change)[0]
     guess = Guess(
         potential=y + change + moves * along[:, None],
         mass=jnp.where(mass > 0, mass, before.mass),
@@ -113,7 +122,7 @@ class _Rough(NamedTuple):
     iterations: Array  # [B]
 
 
-def roughly(options: NewtonOptions, cones: Cones, start: Guess) -> tuple[Guess, Array]:
+def roughly(options: NewtonOptions, cones: AnyCones, start: Guess) -> tuple[Guess, Array]:
     """Take local steps in single precision, each in 0.6 of the time, and count them.
 
     The loop ends with a step that begins near the solution, or after a fixed number of steps. A
@@ -121,9 +130,10 @@ def roughly(options: NewtonOptions, cones: Cones, start: Guess) -> tuple[Guess, 
     """
     each = start.potential[0, 0]  # [B]
     none = jnp.zeros_like(each, jnp.int32)
-    if each.dtype != jnp.float64 or cones.target.size < options.rough_variables * each.size:
+    if each.dtype != jnp.float64 or cones.lane_size < options.rough_variables:
         return start, none
     cones = fence(_single, cones)
+    goal = jnp.full_like(each, options.rough_residual / 10, jnp.float32)
 
     def running(rough: _Rough) -> Array:
         far = rough.residual > options.rough_residual
@@ -132,7 +142,7 @@ def roughly(options: NewtonOptions, cones: Cones, start: Guess) -> tuple[Guess, 
     def step(rough: _Rough) -> _Rough:
         lanes = running(rough)
         iterate = evaluate(options, cones, rough.guess, rough.iterations)
-        point = newton_point(cones, iterate)
+        point = newton_point(cones, iterate, goal)
         residual = jnp.where(lanes, iterate.residual, rough.residual)
         return _Rough(select(lanes, point, rough.guess), residual, rough.iterations + lanes)
 
