@@ -58,10 +58,11 @@ def grid(
     lists = {"known": 3}.get(support)  # ahead and to both sides
     check_size(whole_number("horizon", horizon, 1), N, len(_MOVES), successors=lists)
     goal = columns - 1
+    rng = np.random.default_rng(whole_number("seed", seed, 0))
     if hazard_density is None:
         dangerous = _cells_of(hazards, shape)
     else:
-        dangerous = _drawn_cells(hazard_density, seed, N, {0, goal})
+        dangerous = _drawn_cells(hazard_density, rng, N, {0, goal})
     astray = fraction("slip", slip)
 
     cells = np.stack(np.unravel_index(np.arange(N), shape), axis=1)  # [N, 2]
@@ -94,9 +95,8 @@ def _cells_of(hazards: Sequence[tuple[int, int]], shape: tuple[int, int]) -> NDA
     return np.array([row * shape[1] + column for row, column in hazards], np.int64)
 
 
-def _drawn_cells(density: float, seed: int, N: int, spared: set[int]) -> NDArray:
+def _drawn_cells(density: float, rng: np.random.Generator, N: int, spared: set[int]) -> NDArray:
     """The numbers of cells that are drawn."""
     others = np.array(sorted(set(range(N)) - spared), np.int64)
     number = min(round(fraction("hazard_density", density) * N), len(others))
-    rng = np.random.default_rng(whole_number("seed", seed, 0))
     return rng.choice(others, number, replace=False)
