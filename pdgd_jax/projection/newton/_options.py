@@ -51,9 +51,10 @@ class NewtonOptions:
         predicted. This value needs the fewest steps. With the full share the inflow would fall as
         well; 0.5 or 0.7 takes up to 0.1 steps more.
       dense_variables: projections with successor lists use dense arrays inside up to this many
-        variables, `L S A S`, and elimination. Beyond, they hold the triples alone, and iterate. If
-        larger, dense arrays take more time and memory than the lists; if smaller, iterations take
-        longer than elimination.
+        variables, `L S A S`, and elimination. Beyond, they hold the triples alone, and iterate: a
+        tenth of the time for CliffWalking over 20 steps, which has 115,520. If larger, dense arrays
+        take more time and memory than the lists; if smaller, small ones iterate longer than they
+        would eliminate.
       variables_at_once_cpu: on a CPU, lanes are solved in groups of about this many variables,
         whose arrays fit the first caches. If larger, they do not fit, and a slow lane delays more
         others; if smaller, the fixed cost of a step weighs more.
@@ -83,7 +84,7 @@ class NewtonOptions:
     negligible: float = 1 / 64
     opened: float = OPENED
     response: float = 0.6
-    dense_variables: int = 2_000_000
+    dense_variables: int = 100_000
     variables_at_once_cpu: int = 3200
     variables_at_once: int = 2**24
 
