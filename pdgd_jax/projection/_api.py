@@ -252,7 +252,24 @@ def project_batch(
     if size >= num_lanes:
         result: ProjectionResult = jax.vmap(one)(lanes)
         return result
-    return jax.lax.map(one, lanes, batch_size=int(size))
+    return _in_batches(one, lanes, int(size))
+
+
+def _in_batches(
+    one: Callable[[_Lane], ProjectionResult], lanes: _Lane, size: int
+) -> ProjectionResult:
+    """`lax.map` in batches, which cannot join those of an array without entries."""
+    like = jax.eval_shape(one, jax.tree.map(lambda x: x[0], lanes))
+
+    def filled(lane: _Lane) -> list[Array]:
+        return [x for x in jax.tree.leaves(one(lane)) if x.size]
+
+    found = iter(jax.lax.map(filled, lanes, batch_size=size))
+    num_lanes = len(lanes.target)
+    result: ProjectionResult = jax.tree.map(
+        lambda x: next(found) if x.size else jnp.zeros((num_lanes, *x.shape), x.dtype), like
+    )
+    return result
 
 
 # Larger than any meaningful target, and smaller than the mark of absent entries (see `_cone.py`).

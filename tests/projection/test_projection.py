@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pdgd_jax import ConfidenceSet, Layers, cold_start, make, occupancy_of, project, project_batch
-from pdgd_jax.projection import SOLVERS
+from pdgd_jax.projection import SOLVERS, ProjectionInfo, ProjectionResult, Solver
 from pdgd_jax.projection._opening import opened
 from pdgd_jax.projection._problem import Problem, conclude, entries_first, point_at, single_lane
 from pdgd_jax.projection.newton import NewtonOptions, make_solver
@@ -687,6 +687,26 @@ def test_a_batch_is_cut_to_fit_memory():
     start = whole.warm_start
     each = project_batch(stacked[0], targets, stacked[1], solver=QUICK, warm_start=start)
     np.testing.assert_allclose(each.occupancy, whole.occupancy, atol=1e-12)
+
+
+def test_the_warm_start_of_a_batch_may_hold_an_array_without_entries():
+    mdp = make("random", sizes=(1, 3, 1), num_actions=2).mdp
+    layers, confidence = mdp.layers, ConfidenceSet(mdp.transition, jnp.zeros(mdp.layers.shape))
+    empty = Solver(
+        lambda layers, dtype: jnp.zeros((0, 2), dtype),
+        lambda layers, target, confidence, start, tolerance: ProjectionResult(
+            2 * target, start, ProjectionInfo(jnp.zeros(()), jnp.zeros((), int), jnp.array(True))
+        ),
+        (1e-6, 1e-9),
+    )
+    targets = jnp.asarray(np.random.default_rng(0).normal(size=(10, *layers.triple_shape)))
+    pieces = project_batch(layers, targets, confidence, solver=empty, max_bytes=20_000)
+    np.testing.assert_array_equal(pieces.occupancy, 2 * targets)
+    assert pieces.warm_start.shape == (10, 0, 2)
+    again = project_batch(
+        layers, targets, confidence, solver=empty, warm_start=pieces.warm_start, max_bytes=20_000
+    )
+    assert again.info.converged.shape == (10,)
 
 
 @pytest.mark.slow
