@@ -8,15 +8,34 @@
 Python 3.11 gets JAX 0.10, and 3.12 and newer the newest JAX.
 """
 
+import os
+import shutil
+import subprocess
 import sys
 
 import nox
 
 nox.options.sessions = ["fast"]
-nox.options.default_venv_backend = "venv"
+nox.options.default_venv_backend = "uv|venv"  # uv installs in seconds
+nox.options.download_python = "never"
 nox.options.error_on_missing_interpreters = False
 PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
 HERE = "{}.{}".format(*sys.version_info)
+
+
+def show_all_of_pyenv() -> None:
+    """Let the commands of pyenv answer for every version installed, the newest first.
+
+    They are on the path for all versions, but only those that are active do not fail.
+    """
+    if shutil.which("pyenv") is None:
+        return
+    listed = subprocess.run(["pyenv", "versions", "--bare"], capture_output=True, text=True)
+    if versions := listed.stdout.split():
+        os.environ["PYENV_VERSION"] = ":".join(reversed(versions))
+
+
+show_all_of_pyenv()
 
 
 def run_tests(session: nox.Session, *how: str) -> None:
