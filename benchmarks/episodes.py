@@ -69,7 +69,7 @@ def _no_projection(layers, target, confidence, warm_start, tolerance):
     return ProjectionResult(target, warm_start, info)
 
 
-NO_PROJECTION = Solver(lambda layers, dtype: (), _no_projection, (0.0, 0.0))
+NO_PROJECTION = Solver(lambda layers, dtype: (), _no_projection, (0.0, 0.0), takes_lists=True)
 
 
 class Ours:

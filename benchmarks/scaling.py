@@ -150,8 +150,17 @@ class Case:
             self.play(self.carry._replace(key=keys), self.before + self.episodes)
         return self.lanes * self.episodes / (time.perf_counter() - begin)
 
+    def facts(self):
+        """What does not change between measurements."""
+        return {
+            "compile_seconds": self.compile_seconds,
+            "width": self.width,
+            "shape": self.shape,
+            "num_constraints": self.num_constraints,
+        }
 
-class LongRun:
+
+class LongRun(Case):
     """A whole sweep of T episodes, with its files."""
 
     def __init__(self, T, solver="newton"):
@@ -174,7 +183,12 @@ class LongRun:
         return reports[-1].speed
 
 
-def serve():
+def case_of(x=None, **options):
+    """A case of the tables."""
+    return LongRun(**options) if "T" in options else Case(**options)
+
+
+def serve(build):
     """Build the case that the first line describes; measure once for every further line."""
     options = json.loads(sys.stdin.readline())
     if (core := options.pop("core", None)) is not None:
@@ -185,41 +199,40 @@ def serve():
 
     jax.config.update("jax_enable_x64", True)
     use_every_core()
-    options.pop("x", None)
     if options.get("solver") == "none":
         from episodes import NO_PROJECTION
 
         from pdgd_jax import register_solver
 
         register_solver("none", NO_PROJECTION)
-    case = LongRun(**options) if "T" in options else Case(**options)
+    case = build(**options)
     for _ in sys.stdin:
         cpu = time.process_time()
         begin = time.perf_counter()
         speed = case.measure()
         busy = (time.process_time() - cpu) / (time.perf_counter() - begin)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        answer = {
-            "speed": speed,
-            "busy": busy,  # cores, on average
-            "peak": peak,
-            "compile_seconds": case.compile_seconds,
-            "width": case.width,
-            "shape": case.shape,
-            "num_constraints": case.num_constraints,
-        }
-        print(json.dumps(answer), flush=True)
+        # busy: cores, on average
+        print(json.dumps({"speed": speed, "busy": busy, "peak": peak} | case.facts()), flush=True)
 
 
 class Worker:
-    """A process with one case; `measure` may be called again and again."""
+    """A process with one case; `measure` may be called again and again.
 
-    def __init__(self, **options):
+    Args:
+      script: the benchmark whose `--serve` builds the case.
+      package: the folder of another version of the project, whose package plays; None for this one.
+      options: what describes the case.
+    """
+
+    def __init__(self, script=__file__, package=None, **options):
+        path = {} if package is None else {"PYTHONPATH": package}
         self.process = subprocess.Popen(
-            [sys.executable, __file__, "--serve"],
+            [sys.executable, script, "--serve"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            env=os.environ | path,
         )
         print(json.dumps(options), file=self.process.stdin, flush=True)
 
@@ -392,7 +405,7 @@ def main():
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
-        return serve()
+        return serve(case_of)
     if options.quick:
         hurry()
     begin = time.perf_counter()

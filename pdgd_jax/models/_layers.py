@@ -13,7 +13,9 @@ from pdgd_jax._internal.typing import NDArray
 from pdgd_jax.models._successors import (
     Successors,
     build,
+    check_fit,
     check_lists,
+    rectangular,
 )
 from pdgd_jax.models._triples import TripleArrays, growth
 
@@ -62,6 +64,8 @@ class Layers(TripleArrays):
         state_mask, action_mask = self.state_mask, self.action_mask
         if is_concrete(state_mask, action_mask):
             _check_masks(np.asarray(state_mask), np.asarray(action_mask))
+            if self.successors is not None and is_concrete(self.successors.row):
+                check_fit(self.successors, np.asarray(state_mask), np.asarray(action_mask))
         object.__setattr__(self, "state_mask", as_array(state_mask, bool))
         object.__setattr__(self, "action_mask", as_array(action_mask, bool))
 
@@ -113,7 +117,7 @@ class Layers(TripleArrays):
           >>> walk.unpack(walk.triple_mask)[0].tolist()
           [[[True, False], [True, True]]]
         """
-        lists: list[NDArray] = [np.asarray(each) for each in successors]
+        lists = [rectangular("successors", layer, each) for layer, each in enumerate(successors)]
         num_actions = lists[0].shape[1] if lists and lists[0].ndim == 3 else 1
         dense = cls.from_sizes(sizes, num_actions)
         check_lists(sizes, lists)

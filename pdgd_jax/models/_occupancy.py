@@ -114,6 +114,11 @@ def _marginal(occupancy: Array, layers: Layers | None) -> Array:
         return occupancy
     if occupancy.ndim == 2 and layers is None:
         raise ValueError("an occupancy [L, M] belongs to successor lists: pass its layers, too.")
+    if layers is not None and occupancy.shape != layers.triple_shape:
+        raise ValueError(
+            f"an occupancy over the triples of these layers is {layers.triple_shape}; got "
+            f"{occupancy.shape}."
+        )
     return to_pairs(layers.successors if layers is not None else None, occupancy)
 
 

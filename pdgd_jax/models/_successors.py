@@ -6,11 +6,12 @@ of similar width form a group of one static width, so that a few pairs with many
 widen all other rows. Within a group everything is dense: `[L, rows, width]`.
 
 The lists are leaves, and only the sizes of the groups are static: instances with other lists of the
-same sizes share a compiled program, and `relaid` brings lists to common sizes.
+same sizes share a compiled program, and `Layers.pad_to` brings lists to common ones.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -21,18 +22,23 @@ from pdgd_jax._internal.pytree import as_array, pytree, static
 from pdgd_jax._internal.typing import NDArray
 
 __all__ = [
+    "Edges",
     "Groups",
     "Successors",
     "at_next",
     "build",
+    "check_fit",
     "check_lists",
     "into_next",
+    "rectangular",
     "to_pairs",
     "to_triples",
 ]
 
-# How many widths the rows of one instance have at most: each has its own part of a program.
+# How many widths the rows of one instance have at most: each has its own part of a program. So
+# another group is only made if it saves this share of the entries.
 MOST_GROUPS = 4
+WORTH_A_GROUP = 1 / 8
 
 Numbers = TypeVar("Numbers", Array, NDArray)
 
@@ -78,12 +84,9 @@ class Groups(tuple[Group, ...]):
 
     def spread(self, rows: Array) -> Array:
         """The number of each row at all of its entries, `[..., rows] -> [..., M]`."""
-        parts, start = [], 0
-        for count, width in self:
-            part = rows[..., start : start + count, None]
-            parts.append(jnp.broadcast_to(part, (*part.shape[:-1], width)))
-            start += count
-        return self.join(parts)
+        # A lookup, not a concatenation of broadcasts: XLA's CPU backend (jaxlib 0.10.2) fuses two
+        # of those wrongly, and the sum of two such arrays pairs entries of different rows.
+        return jnp.take(rows, self.spread_on_host(np.arange(self.num_rows)), axis=-1, mode="clip")
 
     def spread_on_host(self, rows: NDArray) -> NDArray:
         """The same with NumPy."""
@@ -95,7 +98,13 @@ class Groups(tuple[Group, ...]):
         widths = sorted({width for _, width in (*self, *other)})
         # For each width, how many rows are at least as wide.
         rows = [max(sum(r for r, w in x if w >= width) for x in (self, other)) for width in widths]
-        return Groups(map(Group, (np.array(rows) - [*rows[1:], 0]).tolist(), widths))
+        groups = map(Group, (np.array(rows) - [*rows[1:], 0]).tolist(), widths)
+        return Groups(group for group in groups if group.rows)
+
+    def fewer(self) -> "Groups":
+        """At most `MOST_GROUPS`, with room for all of these."""
+        widths = [width for rows, width in self for _ in range(rows)]
+        return choose_groups(np.array([widths], int))
 
     def first_entries(self) -> NDArray:
         """Where each row begins, `[rows]`."""
@@ -104,7 +113,7 @@ class Groups(tuple[Group, ...]):
 
 
 def choose_groups(lengths: NDArray, most: int = MOST_GROUPS) -> Groups:
-    """The groups of rows with the fewest entries in all that have room for the lists of each layer.
+    """A few groups of rows with few entries in all that have room for the lists of each layer.
 
     A short list may stand in a wide row. So there are enough rows if, for each width, as many are
     wider as any layer has longer lists.
@@ -134,7 +143,10 @@ def choose_groups(lengths: NDArray, most: int = MOST_GROUPS) -> Groups:
             for j in range(len(widths))
         ]
         whole.append(best[-1])
-    _, chosen = min(whole)
+    fewest, chosen = whole[0]
+    for entries, more in whole[1:]:
+        if entries < (1 - WORTH_A_GROUP) * fewest:
+            fewest, chosen = entries, more
     cuts = [0, *chosen]
     rows = [longer[i] for i in cuts]  # at least so wide; the last is 0
     groups = (Group(rows[i] - rows[i + 1], widths[cuts[i + 1]]) for i in range(len(chosen)))
@@ -152,8 +164,10 @@ class Successors:
       pair: `[L, rows]`, the pair $s A + a$ of each row; 0 of a row that only pads.
       row: `[L, S, A]`, the row of each pair; the number of rows if it has none.
       entering: `[L, E]`, the triples that lead to each state of the next layer, grouped likewise;
-        M where there is none.
-      entered: `[L, S]`, the row of `entering` that each state has; their number if it has none.
+        M where there is none. Those that end the episode are not listed: all do.
+      entered: `[L, S]`, the row of `entering` that each state has; their number if it has none, and
+        one more for the state in which the episode ends.
+      edges: the next states of each state, whatever the action; None for the lists of edges.
       groups: of the rows.
       entering_groups: of the rows of `entering`.
       widths: the widths of the lists that the user gave, by layer.
@@ -166,6 +180,7 @@ class Successors:
     row: Int[Array, "*batch layers states actions"]
     entering: Int[Array, "*batch layers entering"]
     entered: Int[Array, "*batch layers states"]
+    edges: "Edges | None"
     groups: Groups = static()
     entering_groups: Groups = static()
     widths: tuple[int, ...] = static()
@@ -198,7 +213,21 @@ class Successors:
     def into_next(self, triples: Array) -> Array:
         """The sum over the triples that lead to each next state, `[..., M] -> [..., S]`."""
         arrived = self.entering_groups.sum(_at(_and_zero(triples), self.entering))
-        return _at(_and_zero(arrived), self.entered)
+        total = jnp.where(self.present, triples, jnp.zeros_like(triples)).sum(-1, keepdims=True)
+        return _at(jnp.concatenate([_and_zero(arrived), total], -1), self.entered)
+
+
+@pytree
+class Edges:
+    """The next states that each state can have with some action.
+
+    Attributes:
+      lists: the lists of states with one action, which can lead wherever any action can.
+      triple: `[L, A, N]`, the triple of each edge and action; M where the action cannot lead there.
+    """
+
+    lists: Successors
+    triple: Int[Array, "*batch layers actions edges"]
 
 
 # The same for either layout, of all layers or of one; `lists` are None without lists.
@@ -270,6 +299,40 @@ def check_lists(sizes: Sequence[int], lists: Sequence[NDArray]) -> None:
             )
 
 
+def check_fit(lists: Successors, state_mask: NDArray, action_mask: NDArray) -> None:
+    """Raise a `ValueError` unless the lists are those of layers with these masks."""
+    row, present = np.asarray(lists.row), np.asarray(lists.present)
+    if row.shape != action_mask.shape:
+        raise ValueError(
+            f"the successor lists are those of layers (L, S, A) = {row.shape}; the masks are of "
+            f"{action_mask.shape}."
+        )
+    has_row = row < lists.groups.num_rows
+    wrong = first_place(has_row != action_mask)
+    if wrong is not None:
+        kind = "has successors, but is not in" if has_row[wrong] else "has no successor, but is in"
+        raise ValueError(f"{place(wrong)} {kind} the action mask.")
+    following = np.asarray(lists.following)
+    entry = first_place(present & ~np.take_along_axis(state_mask[1:], following, -1))
+    if entry is not None:
+        pair = int(lists.groups.spread_on_host(np.asarray(lists.pair))[entry])
+        raise ValueError(
+            f"a successor of {place((entry[0], *divmod(pair, row.shape[2])))} is "
+            f"{following[entry]}, which is not in the state mask of layer {entry[0] + 1}."
+        )
+
+
+def rectangular(name: str, layer: int, array: Any) -> NDArray:
+    """The array that was given for a layer; a `ValueError` if its rows differ in length."""
+    try:
+        return np.asarray(array)
+    except ValueError:
+        raise ValueError(
+            f"{name} of layer {layer} must be one array [X, A, K]; got lists of different lengths, "
+            "of which the shorter ones must be filled: successors with -1, numbers with 0."
+        ) from None
+
+
 class _Rows(NamedTuple):
     """The rows of one layer on the host: of each, its group, and how to fill it."""
 
@@ -296,18 +359,57 @@ def build(
       shape: `(L, S, A)`, padded.
       like: lists for which there must be room, too.
     """
+    laid_out = _build(lists, shape, like)
+    others = [other.edges.lists for other in like if other.edges is not None]
+    edges = _build([_union(array) for array in lists], (*shape[:2], 1), others)
+    return replace(laid_out, edges=Edges(edges, _triples_of(edges, laid_out, shape)))
+
+
+def _build(
+    lists: Sequence[NDArray], shape: tuple[int, int, int], like: Sequence[Successors]
+) -> Successors:
     L, S, _ = shape
     lengths, degrees = np.zeros(shape, int), np.zeros((L, S), int)
     for layer, array in enumerate(lists):
         lengths[layer, : array.shape[0], : array.shape[1]] = (array >= 0).sum(-1)
-        degrees[layer] = np.bincount(array[array >= 0], minlength=S)
+        if layer < len(lists) - 1:
+            degrees[layer] = np.bincount(array[array >= 0], minlength=S)
     widths = tuple(array.shape[2] for array in lists) + (0,) * (L - len(lists))
     groups, entering_groups = choose_groups(lengths.reshape(L, -1)), choose_groups(degrees)
     for other in like:
         groups = groups.united(other.groups)
         entering_groups = entering_groups.united(other.entering_groups)
         widths = tuple(map(max, widths, (*other.widths, *[0] * L)))
-    return _laid_out(lists, lengths, degrees, groups, entering_groups, widths)
+    return _laid_out(lists, lengths, degrees, groups.fewer(), entering_groups.fewer(), widths)
+
+
+def _union(lists: NDArray) -> NDArray:
+    """The next states of each state, `[X, A, K] -> [X, 1, U]`."""
+    state = np.nonzero(lists >= 0)[0]
+    found = np.unique(np.stack([state, lists[lists >= 0]]), axis=1)
+    count = np.bincount(found[0], minlength=len(lists))
+    union = np.full((len(lists), 1, max(count.max(initial=0), 1)), -1)
+    number = np.arange(found.shape[1]) - np.searchsorted(found[0], found[0])
+    union[found[0], 0, number] = found[1]
+    return union
+
+
+def _triples_of(edges: Successors, lists: Successors, shape: tuple[int, int, int]) -> Array:
+    """`Edges.triple`: triples find their edge by state and next state."""
+    L, _, A = shape
+    triple = np.full((L, A, edges.groups.num_entries), lists.groups.num_entries, np.int32)
+    pairs = lists.groups.spread_on_host(np.asarray(lists.pair))
+    states = edges.groups.spread_on_host(np.asarray(edges.pair))
+    S = edges.entered.shape[1]
+    for k in range(L):
+        edge = np.flatnonzero(np.asarray(edges.present[k]))
+        name = states[k, edge] * S + np.asarray(edges.following)[k, edge]
+        order = np.argsort(name)
+        entry = np.flatnonzero(np.asarray(lists.present[k]))
+        state, action = np.divmod(pairs[k, entry], A)
+        own = state * S + np.asarray(lists.following)[k, entry]
+        triple[k, action, edge[order[np.searchsorted(name[order], own)]]] = entry
+    return as_array(triple)
 
 
 def _laid_out(
@@ -333,6 +435,8 @@ def _laid_out(
         entered[k] = into.of
         if k >= len(lists):
             continue
+        if k == len(lists) - 1:
+            entered[k, 0] = entering_groups.num_rows + 1
         state, action, column = np.nonzero(lists[k] >= 0)
         which = state * A + action
         # The number of an entry among those of its pair: `nonzero` goes through them in order.
@@ -340,9 +444,10 @@ def _laid_out(
         entry = rows.entries[which, np.arange(len(which)) - begin]
         target = lists[k][state, action, column]
         following[k, entry], slot[k, entry], present[k, entry] = target, column, True
-        order = np.argsort(target, kind="stable")
-        number = np.arange(len(order)) - np.searchsorted(target[order], target[order])
-        entering[k, into.entries[target[order], number]] = entry[order]
+        if k < len(lists) - 1:
+            order = np.argsort(target, kind="stable")
+            number = np.arange(len(order)) - np.searchsorted(target[order], target[order])
+            entering[k, into.entries[target[order], number]] = entry[order]
     return Successors(
         following=as_array(following),
         present=as_array(present),
@@ -351,6 +456,7 @@ def _laid_out(
         row=as_array(row.reshape(L, S, A)),
         entering=as_array(entering),
         entered=as_array(entered),
+        edges=None,
         groups=groups,
         entering_groups=entering_groups,
         widths=widths,

@@ -7,9 +7,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Shaped
 
+from pdgd_jax._internal.checks import first_place, place
 from pdgd_jax._internal.pytree import as_array, is_concrete, numpy_for
 from pdgd_jax._internal.typing import NDArray
-from pdgd_jax.models._successors import Successors, at_next, into_next, to_pairs, to_triples
+from pdgd_jax.models._successors import (
+    Successors,
+    at_next,
+    into_next,
+    rectangular,
+    to_pairs,
+    to_triples,
+)
 
 __all__ = ["Steps", "TripleArrays", "growth"]
 
@@ -128,6 +136,9 @@ class TripleArrays:
         Returns:
           An array over the triples or the pairs, 0 where there is none.
 
+        Raises:
+          ValueError: if a shape is wrong, or a number that is not 0 stands where a list has -1.
+
         Example:
           >>> from pdgd_jax import Layers
           >>> walk = Layers.from_successors((1, 2, 1), [[[[0, -1], [0, 1]]], [[[0]] * 2] * 2])
@@ -136,7 +147,10 @@ class TripleArrays:
           [[1.0, 0.0], [0.25, 0.75]]
         """
         xp = numpy_for(*per_layer)  # on the host no program is needed
-        arrays = [xp.asarray(each) for each in per_layer]
+        arrays = [
+            rectangular("the array", layer, each) if xp is np else jnp.asarray(each)
+            for layer, each in enumerate(per_layer)
+        ]
         count = len(self.sizes) - 1
         if len(arrays) != count:
             raise ValueError(f"there are {count} decision layers; got {len(arrays)} arrays.")
@@ -152,6 +166,8 @@ class TripleArrays:
         for layer, array in enumerate(arrays):
             if array.ndim == 3 and self.successors is not None:
                 entry, index = self._entries(layer)
+                if xp is np:
+                    _refuse_outside(layer, np.asarray(array), index)
                 parts.append(_placed(shape[1:], (entry,), array[index]))
             else:
                 parts.append(_placed(shape[1:], tuple(map(slice, array.shape)), array))
@@ -254,6 +270,18 @@ class TripleArrays:
         """The pair of each entry, `[L, M]`."""
         assert self.successors is not None
         return self.successors.groups.spread_on_host(np.asarray(self.successors.pair))
+
+
+def _refuse_outside(layer: int, array: NDArray, index: tuple[NDArray, ...]) -> None:
+    """Raise a `ValueError` if the array of a layer has a number where its lists have none."""
+    outside = array != 0
+    outside[index] = False
+    where = first_place(outside)
+    if where is not None:
+        raise ValueError(
+            f"the array of {place((layer, *where[:2]))} has {array[where]} in column {where[2]}, "
+            "where its successor list has no state (-1); it must be 0 there."
+        )
 
 
 def _placed(shape: tuple[int, ...], index: Any, values: Any) -> Any:

@@ -8,11 +8,12 @@ from jax import lax
 from jaxtyping import Array
 
 from pdgd_jax.projection._cone import ConePieces, positive_part
-from pdgd_jax.projection._layout import Cones, per_state, split
+from pdgd_jax.projection._layout import Cones, is_wide, per_state, split
 from pdgd_jax.projection._problem import entries_sum, per_lane
+from pdgd_jax.projection._wide import solve_wide
 from pdgd_jax.projection._xla import fence
 
-__all__ = ["Hessian", "hessian_of", "solve_system"]
+__all__ = ["Hessian", "divide", "hessian_of", "outer_sums", "solve_system"]
 
 # The most pairs in one loop of `_outer_sum`: with more, the compiler no longer vectorises it. And
 # the largest number of loops, since the program grows with every loop.
@@ -54,7 +55,7 @@ def _outer_products(scaled: Array, weight: Array, block: Array) -> Array:
     return product(scaled, weight) - product(up, up) - product(down, down)
 
 
-def _outer_sums(scaled: Array, weight: Array, block: Array) -> Array:
+def outer_sums(scaled: Array, weight: Array, block: Array) -> Array:
     """The same for `[S', pairs, L, B]`, in a few loops or, for many pairs, as matrix products."""
     num_next, num_pairs, num_layers, num_lanes = weight.shape
     arrays = [x.reshape(num_next, num_pairs, -1) for x in (scaled, weight, block)]
@@ -82,13 +83,36 @@ class _PairSums(NamedTuple):
 def _pair_sums(weight: Array, block: Array, gain: Array, last: Array) -> list[_PairSums]:
     """What each block of layers adds."""
     sums = []
-    for w, e, g in zip(*(split(x, last) for x in (weight, block, gain)), strict=True):
+    blocks = zip(*(split(x, last) for x in (weight, block, gain)), strict=True)
+    if is_wide(len(last)):
+        return [_wide_pair_sums(*arrays) for arrays in blocks]
+    for w, e, g in blocks:
         scaled = w * g[None]
         across = entries_sum(scaled.swapaxes(0, 1))
         scaled, w, e = (x.reshape(x.shape[0], -1, *x.shape[3:]) for x in (scaled, w, e))
         moving = entries_sum(jnp.where(e != 0, jnp.ones_like(e), 0).swapaxes(0, 1))
-        sums.append(_PairSums(_outer_sums(scaled, w, e), moving, across))
+        sums.append(_PairSums(outer_sums(scaled, w, e), moving, across))
     return sums
+
+
+def _wide_pair_sums(weight: Array, block: Array, gain: Array) -> _PairSums:
+    """What a block of wide layers adds, from arrays `[S', A, X, L, B]`."""
+    scaled = weight * gain[None]
+
+    def by_layer(x: Array) -> Array:
+        return jnp.moveaxis(x, (3, 4), (0, 1)).reshape(*x.shape[3:], len(x), -1)  # [L, B, S', p]
+
+    def product(left: Array, right: Array) -> Array:
+        return jnp.einsum("lbip,lbjp->lbij", left, right, precision=lax.Precision.HIGHEST)
+
+    up = positive_part(block)
+    factors = [by_layer(x) for x in (scaled, weight, up, block - up)]
+    outer = product(*factors[:2]) - product(*factors[2:3] * 2) - product(*factors[3:] * 2)
+    return _PairSums(
+        outer=jnp.moveaxis(outer, (0, 1), (2, 3)),
+        moving=jnp.where(block != 0, jnp.ones_like(block), 0).sum((1, 2)),
+        across=scaled.sum(1),
+    )
 
 
 def hessian_of(cones: Cones, pieces: ConePieces, last: Array, damping: Array) -> Hessian:
@@ -108,7 +132,7 @@ def hessian_of(cones: Cones, pieces: ConePieces, last: Array, damping: Array) ->
     )
 
 
-def _divide(table: Array) -> Array:
+def divide(table: Array) -> Array:
     r"""$[M, R] \to M^{-1} R$, `[S, S + R, B] -> [S, R, B]`.
 
     Gauss-Jordan elimination without pivoting, unrolled over the states, so that every operation
@@ -125,6 +149,8 @@ def _divide(table: Array) -> Array:
 
 def solve_system(hessian: Hessian, right: Array) -> Array:
     """Solve the symmetric positive definite system by block elimination along the layers."""
+    if is_wide(right.shape[1]):
+        return solve_wide(*hessian, right)
     num_states = right.shape[1]
     is_pivot = jnp.eye(num_states, dtype=bool)[..., None]
 
@@ -133,7 +159,7 @@ def solve_system(hessian: Hessian, right: Array) -> Array:
         own, into, across, rhs = layer
         block = block + jnp.where(is_pivot, own[:, None], 0)
         table = jnp.concatenate([block, across, (rhs - shift)[:, None]], 1)  # [S, 2S + 1, B]
-        table = _divide(table)  # block^-1 [across, rhs]
+        table = divide(table)  # block^-1 [across, rhs]
         product: Any = sum(across[i][:, None] * table[i][None] for i in range(num_states))
         return (into - product[:, :-1], product[:, -1]), table
 

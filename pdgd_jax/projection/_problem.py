@@ -28,6 +28,7 @@ __all__ = [
     "exact_sum",
     "feasible_point",
     "flow_excess",
+    "next_states_sum",
     "outflow_and_inflow",
     "per_lane",
     "point_at",
@@ -74,10 +75,10 @@ class Problem(NamedTuple):
         present = action_mask[None] & state_mask[1:].swapaxes(0, 1)[:, :, None, None]
         if support is not None:
             present &= entries_first(support)
-        total = entries_sum(jnp.where(present, center, 0))
+        total = next_states_sum(jnp.where(present, center, 0))
         # Entries first: sums over the first axis run over contiguous numbers.
         right = (jnp.abs(target) < LARGEST_TARGET) & (center >= 0)
-        wrong = entries_sum(jnp.where(present & ~right, 1.0, 0.0))
+        wrong = next_states_sum(jnp.where(present & ~right, 1.0, 0.0))
         sensible = (wrong == 0) & (radius >= 0) & (jnp.abs(total - 1) < 1e-3)
         sound = (sensible | ~action_mask).all((0, 1, 2))
         present &= per_lane(sound, 5)
@@ -115,6 +116,15 @@ def entries_sum(array: Array) -> Array:
     """
     total: Any = sum(array[i] for i in range(array.shape[0]))
     return total
+
+
+# Sums over more next states are reductions: the program would grow with them.
+WRITTEN_OUT = 32
+
+
+def next_states_sum(array: Array) -> Array:
+    """Sum over the first axis if it has the next states, which may be many."""
+    return entries_sum(array) if len(array) <= WRITTEN_OUT else array.sum(0)
 
 
 def per_lane(lanes: Array, rank: int) -> Array:

@@ -51,6 +51,18 @@ QUOTED = {
         ),
         "| 5 to 10 | 1 |",
     ),
+    "instances": (
+        "| CliffWalking, horizon 20 | support known |",
+        "| CliffWalking, horizon 20 | dense |",
+        "of the time of dense (rounds from",
+        "too many to be played",
+        "Taxi, horizon 10: peak MiB",
+        "Taxi, horizon 10: compile s",
+        "| dense random S = 100, L = 10, A = 4 | dense |",
+        "| sparse random S = 4, K = 1 | support known |",
+        *(f"Newton step ~ {name}^" for name in "SK"),
+        "0 projections did not converge",
+    ),
     "scaling": (
         "lanes (",
         "1, pinned to a core",

@@ -7,12 +7,12 @@ from pdgd_jax import make, oracle, registered
 from tests.conftest import random_mdp
 
 
-def both(monkeypatch, solve):
+def both(monkeypatch, solve, *problem):
     """The answer of one linear program, and that of column generation."""
     answers = []
     for most in (10**9, 0):
         monkeypatch.setattr(oracle, "_MOST_PAIRS", most)
-        answers.append(solve())
+        answers.append(solve(*problem))
     return answers
 
 
@@ -21,7 +21,7 @@ def test_the_numbers_of_the_instances_are_the_same(name, monkeypatch):
     cmdp = make(name)
     average = oracle.hindsight(cmdp, 1000)
     program, columns = both(
-        monkeypatch, lambda: oracle.optimum(cmdp.mdp, average.reward, average.constraints)
+        monkeypatch, oracle.optimum, cmdp.mdp, average.reward, average.constraints
     )
     assert columns.status == program.status == "optimal"
     assert columns.value == pytest.approx(program.value, abs=1e-8)
@@ -36,10 +36,10 @@ def test_the_numbers_of_the_instances_are_the_same(name, monkeypatch):
     bound, _ = flow.layered().best_policy((np.asarray(average.reward) - prices)[flow.mask])
     assert bound == pytest.approx(columns.value, abs=1e-8)
 
-    free = both(monkeypatch, lambda: oracle.optimum(cmdp.mdp, average.reward))
+    free = both(monkeypatch, oracle.optimum, cmdp.mdp, average.reward)
     assert free[1].value == pytest.approx(free[0].value, abs=1e-8)
     assert free[1].multipliers.shape == (0,)
-    margins = both(monkeypatch, lambda: oracle.slater_margin(cmdp.mdp, cmdp.constraints, 1000))
+    margins = both(monkeypatch, oracle.slater_margin, cmdp.mdp, cmdp.constraints, 1000)
     assert margins[1].rho == pytest.approx(margins[0].rho, abs=1e-8)
     assert margins[1].exact == margins[0].exact
 
@@ -55,13 +55,13 @@ def test_many_constraints_some_of_which_no_policy_meets(monkeypatch):
         reward = rng.random(mask.shape) * mask
         costs = rng.uniform(-1, 1, (4, *mask.shape)) * mask
         costs = np.clip(costs + 0.02 * seed * mask, -1, 1)
-        program, columns = both(monkeypatch, lambda: oracle.optimum(mdp, reward, costs))  # noqa: B023
+        program, columns = both(monkeypatch, oracle.optimum, mdp, reward, costs)
         assert columns.status == program.status
         found.add(columns.status)
         if columns.feasible:
             assert columns.value == pytest.approx(program.value, abs=1e-8)
             np.testing.assert_allclose(columns.multipliers, program.multipliers, atol=1e-6)
-        margins = both(monkeypatch, lambda: oracle.slater_margin(mdp, costs))  # noqa: B023
+        margins = both(monkeypatch, oracle.slater_margin, mdp, costs)
         assert margins[1].rho == pytest.approx(margins[0].rho, abs=1e-8)
     assert found == {"optimal", "infeasible"}
 

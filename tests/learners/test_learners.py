@@ -21,11 +21,13 @@ from pdgd_jax import (
 )
 from pdgd_jax.learners.primal_dual import _dual as dual
 from pdgd_jax.models import Layers
+from pdgd_jax.projection.newton import NewtonOptions, make_solver
+from tests.graphs import SHAPES, draw_graph
 from tests.quick import QUICK
 from tests.reference.pdgd_ops import Episode, PrimalTwin, Twin, pair_mask, random_transition
 
 
-def biased_episode(rng, policy, transition, sizes, m):
+def biased_episode(rng, policy, transition, mask, m):
     """Rewards that go with costs which are mostly positive, so that the multipliers work."""
     L, S, A = policy.shape
     states, actions, following = np.zeros((3, L), int)
@@ -33,7 +35,6 @@ def biased_episode(rng, policy, transition, sizes, m):
         states[k] = following[k - 1] if k else 0
         actions[k] = rng.choice(A, p=policy[k, states[k]])
         following[k] = rng.choice(S, p=transition[k, states[k], actions[k]])
-    mask = pair_mask(sizes, A)
     rewards = rng.uniform(size=mask.shape) * mask
     costs = np.clip(rewards[None] - 0.3 + rng.normal(0, 0.3, (m, *mask.shape)), -1, 1) * mask
     return Episode(states, actions, following, rewards, costs)
@@ -64,44 +65,80 @@ TWINS = [
 @pytest.mark.optimised
 @pytest.mark.parametrize(("sizes", "num_actions", "m", "rates", "scale"), TWINS)
 def test_pdgd_ops_equals_its_twin(sizes, num_actions, m, rates, scale):
-    """300 episodes, fed the same: 1e-6 as the projections' 1e-9 are amplified by 40 at most."""
-    T, delta = 300, 0.1
-    layers = Layers.from_sizes(sizes, num_actions)
-    settings = {"delta": delta, "rates": rates, "confidence_scale": scale}
-    twin = Twin(sizes, num_actions, m, T, **settings)
-    learner = pdgd_ops(layers, m, T, **settings)
-    state = learner.init(jax.random.key(0))
+    T, settings = 300, {"delta": 0.1, "rates": rates, "confidence_scale": scale}
     rng = np.random.default_rng(0)
     transition = random_transition(rng, sizes, num_actions)
+    twin = Twin(sizes, num_actions, m, T, **settings)
+    learner = pdgd_ops(Layers.from_sizes(sizes, num_actions), m, T, **settings)
+    in_lock_step(rng, twin, learner, transition, 0 if rates == "theory" else 0.1)
+
+
+def frozen_lake():
+    """Six steps on ice: FrozenLake 4 x 4, since the twin takes seconds for an episode of 8 x 8."""
+    mdp = make("gymnasium", env="FrozenLake-v1", horizon=6, budget=0.05, support="known").mdp
+    return mdp.layers, mdp.layers.to_dense(mdp.transition)
+
+
+def sparse_graph():
+    """Any number of next states, and pairs that do not exist."""
+    rng = np.random.default_rng(1)
+    sizes, _ = SHAPES["random"]
+    layers = Layers.from_successors(sizes, draw_graph(rng, "random"))
+    weights = jnp.asarray(rng.exponential(size=layers.triple_shape)) * layers.triple_mask
+    return layers, layers.to_dense(weights / layers.to_triples(layers.to_pairs(weights)).clip(1e-9))
+
+
+KNOWN = {"frozen lake": frozen_lake, "sparse graph": sparse_graph}
+WAYS = {"lists alone": NewtonOptions(dense_variables=0), "dense with a mask": NewtonOptions()}
+
+
+@pytest.mark.slow
+@pytest.mark.optimised
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("instance", KNOWN)
+def test_pdgd_ops_with_a_known_support_equals_its_twin(instance, way):
+    layers, transition = KNOWN[instance]()
+    T, m, settings = 300, 2, {"delta": 0.1, "rates": "tuned", "confidence_scale": 0.3}
+    support = np.asarray(layers.to_dense(layers.triple_mask))
+    twin = Twin(layers.sizes, layers.shape[2], m, T, support=support, **settings)
+    learner = pdgd_ops(layers, m, T, solver=make_solver(WAYS[way]), **settings)
+    in_lock_step(np.random.default_rng(0), twin, learner, np.asarray(transition))
+
+
+def in_lock_step(rng, twin, learner, transition, least=0.1):
+    """300 episodes, fed the same: 1e-6 as the projections' 1e-9 are amplified by 40 at most."""
+    layers, m, T = learner.setting.layers, len(twin.multipliers), twin.primal.num_episodes
+    state = learner.init(jax.random.key(0))
     largest = 0.0
     for _ in range(T):
-        np.testing.assert_allclose(state.primal.occupancy, twin.occupancy, atol=1e-6)
+        occupancy = layers.to_dense(state.primal.occupancy)
+        np.testing.assert_allclose(occupancy, twin.occupancy, atol=1e-6)
         np.testing.assert_allclose(state.dual.multipliers, twin.multipliers, atol=1e-6)
         likely = twin.occupancy.sum((2, 3)) > 1e-3  # elsewhere the quotient amplifies too much
         np.testing.assert_allclose(
             np.asarray(POLICY(learner, state))[likely], twin.policy[likely], atol=1e-3
         )
-        episode = biased_episode(rng, twin.policy, transition, sizes, m)
+        episode = biased_episode(rng, twin.policy, transition, twin.primal.pairs, m)
         state, info = STEP(learner, state, *observed(episode))
         twin.update(episode)
         assert bool(info.projection.converged)
         visits, confidence = state.primal.visits, state.primal.confidence
         np.testing.assert_array_equal(visits.pairs, twin.pair_counts)
-        np.testing.assert_array_equal(visits.triples, twin.triple_counts)
+        np.testing.assert_array_equal(layers.to_dense(visits.triples), twin.triple_counts)
         assert int(visits.epoch) == twin.epoch
         # Above 2 a radius allows everything; its size is then of no consequence.
         np.testing.assert_allclose(
             np.minimum(confidence.radius, 2), np.minimum(twin.radius, 2), rtol=1e-12
         )
-        np.testing.assert_allclose(confidence.center, twin.center, atol=1e-12)
+        np.testing.assert_allclose(layers.to_dense(confidence.center), twin.center, atol=1e-12)
         assert float(state.primal.largest_loss) == pytest.approx(twin.largest_loss, abs=1e-6)
         constants = learner.setting.rates
         step_size = 1 / (state.primal.largest_loss * constants.primal * np.sqrt(T))
         assert float(step_size) == pytest.approx(twin.primal_step_size, rel=1e-6)
         assert float(constants.dual) == pytest.approx(twin.dual_step_size, rel=1e-12)
         largest = max(largest, float(state.dual.multipliers.max()))
-    assert largest > (0 if rates == "theory" else 0.1)  # else the dual player was not tested
     assert twin.epoch > 10
+    assert largest > least  # else the dual player was not tested
 
 
 @pytest.mark.slow
@@ -120,7 +157,7 @@ def test_the_primal_player_alone_equals_its_twin():
     learner, state = learner.as_pytree(), learner.init(jax.random.key(0))
     for t in range(T):
         loss = base if (t // 30) % 2 == 0 else -base
-        played = biased_episode(rng, twin.policy, transition, sizes, 1)
+        played = biased_episode(rng, twin.policy, transition, twin.pairs, 1)
         twin.update(played.states, played.actions, played.next_states, loss)
         trajectory, outcome = observed(played)
         switched = outcome._replace(constraints=jnp.asarray(loss)[None])

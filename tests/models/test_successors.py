@@ -20,7 +20,7 @@ from pdgd_jax import (
     unroll,
     value_of,
 )
-from pdgd_jax.models._successors import Group, Groups, choose_groups
+from pdgd_jax.models._successors import MOST_GROUPS, Group, Groups, build, choose_groups
 
 N, A, HORIZON = 6, 3, 4
 
@@ -204,6 +204,21 @@ def test_groups_have_room_for_every_layer_and_are_few(lengths):
     assert groups.num_entries <= one.num_entries
 
 
+def test_lists_of_many_instances_have_as_few_groups_as_those_of_one():
+    """Each group is a part of the program, also an empty one."""
+    graphs = [
+        Layers.from_successors((1, width, 1), [[[list(range(width))]], [[[0]]] * width])
+        for width in range(1, 10)
+    ]
+    largest = graphs[-1].shape
+    padded = [graph.pad_to(largest, graphs).successors for graph in graphs]
+    assert len({(each.groups, each.entering_groups) for each in padded}) == 1
+    assert padded[0].groups == Groups([Group(8, 1), Group(1, 9)])
+    for groups in (padded[0].groups, padded[0].entering_groups):
+        assert len(groups) <= MOST_GROUPS
+        assert all(group.rows for group in groups)
+
+
 def test_a_few_wide_rows_do_not_widen_the_others():
     lengths = np.ones((11, 3000), int)
     lengths[0] = 0
@@ -238,6 +253,11 @@ def test_a_few_wide_rows_do_not_widen_the_others():
             "layer 0 are float64; they must be whole numbers",
         ),
         ((1, 2, 1), [[[[0, 1]]], [[[0]], [[-1]]]], "layer 1, state 1 has no action"),
+        (
+            (1, 2, 1),
+            [[[[0], [0, 1]]], [[[0]] * 2] * 2],
+            r"successors of layer 0 must be one array \[X, A, K\]; got lists of different lengths",
+        ),
     ],
 )
 def test_wrong_lists_get_a_sentence(unchecked, sizes, lists, sentence):
@@ -264,3 +284,57 @@ def test_wrong_transitions_get_a_sentence_that_names_the_triple():
         LayeredMDP(layers, np.zeros((2, 2, 2, 2)))
     with pytest.raises(ValueError, match="support must be 'known' or 'unknown'; got 'some'"):
         unroll(np.ones((1, 1, 1)), 0, 2, support="some")
+
+
+def test_numbers_outside_the_lists_get_a_sentence():
+    layers = Layers.from_successors((1, 2, 1), [[[[0, -1], [0, 1]]], [[[0]] * 2] * 2])
+    last = np.ones((2, 2, 1))
+    sentence = "array of layer 0, state 0, action 0 has 0.5 in column 1, where its successor list"
+    with pytest.raises(ValueError, match=sentence):
+        layers.pack([np.array([[[0.5, 0.5], [0.4, 0.6]]]), last])
+    with pytest.raises(ValueError, match="the array of layer 0 must be one array"):
+        layers.pack([[[[1.0], [0.4, 0.6]]], last])
+    # An entry that only pads belongs to no list.
+    transition = np.array(layers.pack([np.array([[[1.0, 0.0], [0.4, 0.6]]]), last]))
+    transition[tuple(np.argwhere(~np.asarray(layers.triple_mask))[0])] = 0.1
+    with pytest.raises(ValueError, match="is 0.1, but that is not a step from a valid state"):
+        LayeredMDP(layers, transition)
+
+
+def test_lists_of_other_layers_get_a_sentence():
+    """Masks and lists are given apart only where the layers are not made from the lists."""
+    layers = Layers.from_successors((1, 2, 1), [[[[0, -1], [0, 1]]], [[[0]] * 2] * 2])
+    masks = layers.state_mask, np.array(layers.action_mask)
+    Layers(*masks, layers.successors)
+    wider = Layers.from_successors((1, 3, 1), [[[[0, 1], [0, 2]]], [[[0]] * 2] * 3])
+    sentence = r"lists are those of layers \(L, S, A\) = \(2, 3, 2\); the masks are of \(2, 2, 2\)"
+    with pytest.raises(ValueError, match=sentence):
+        Layers(*masks, wider.successors)
+    fewer = masks[1].copy()
+    fewer[1, 0, 1] = False
+    sentence = "layer 1, state 0, action 1 has successors, but is not in the action mask"
+    with pytest.raises(ValueError, match=sentence):
+        Layers(masks[0], fewer, layers.successors)
+    one = Layers.from_successors((1, 2, 1), [[[[0], [-1]]], [[[0]] * 2] * 2])
+    sentence = "layer 0, state 0, action 1 has no successor, but is in the action mask"
+    with pytest.raises(ValueError, match=sentence):
+        Layers(*masks, one.successors)
+    states = np.array(wider.state_mask)
+    states[1, 2] = False
+    actions = np.array(wider.action_mask)
+    actions[1, 2] = False
+    lists = [[[[0, 1], [0, 2]]], [[[0]] * 2, [[0]] * 2, [[-1]] * 2]]
+    shorter = build([np.array(each) for each in lists], wider.shape)
+    sentence = "a successor of layer 0, state 0, action 1 is 2, which is not in the state mask of l"
+    with pytest.raises(ValueError, match=sentence):
+        Layers(states, actions, shorter)
+
+
+def test_an_occupancy_of_another_layout_gets_a_sentence(unchecked):
+    dense, lists = both()
+    q = occupancy_of(dense, random_policy(dense.layers))
+    sentence = "an occupancy over the triples of these layers is"
+    with pytest.raises(ValueError, match=sentence):
+        policy_of(q, lists.layers)
+    with pytest.raises(ValueError, match=sentence):
+        value_of(jnp.zeros(dense.layers.shape), q, lists.layers)

@@ -16,9 +16,9 @@ from pdgd_jax.projection._layout import (
     MOST_BLOCKS,
     Cones,
     _blocks,
-    _join,
     around,
     assemble,
+    join,
     over_pairs,
     per_state,
 )
@@ -56,8 +56,8 @@ def test_the_shapes_are_what_they_are_meant_to_be():
 def test_sums_and_lookups_are_those_of_loops_over_pairs(shape):
     L, S, A, B = shape
     triples, pairs = random_arrays(shape)
-    join, lookup = jax.jit(_join), jax.jit(around, static_argnums=1)
-    flat = join(triples)
+    joined, lookup = jax.jit(join), jax.jit(around, static_argnums=1)
+    flat = joined(triples)
     last = pairs[-1]
     entered = np.zeros((L - 1, S, B))
     left = np.zeros((L, S, B))
@@ -66,15 +66,15 @@ def test_sums_and_lookups_are_those_of_loops_over_pairs(shape):
         if layer < L - 1:
             entered[layer] += triples[:, layer, state, action]
     np.testing.assert_allclose(jax.jit(over_pairs)(flat, last), entered, atol=1e-13)
-    np.testing.assert_allclose(jax.jit(per_state)(join(pairs), last), left, atol=1e-13)
+    np.testing.assert_allclose(jax.jit(per_state)(joined(pairs), last), left, atol=1e-13)
     potential = np.random.default_rng(1).normal(size=(L, S, B))
     here, ahead = np.zeros_like(pairs), np.zeros_like(triples)
     for layer, state, action in pairs_of(L - 1, S, A):
         here[layer, state, action] = potential[layer, state]
         ahead[:, layer, state, action] = potential[layer + 1]
     found = lookup(potential, A)
-    np.testing.assert_array_equal(found[0], join(here))
-    np.testing.assert_array_equal(found[1], join(ahead))
+    np.testing.assert_array_equal(found[0], joined(here))
+    np.testing.assert_array_equal(found[1], joined(ahead))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -92,7 +92,7 @@ def test_what_is_joined_is_assembled_again(shape):
     def there_and_back(triples):
         problem = Problem.of(*map(jnp.asarray, given))
         problem = problem._replace(target=jnp.where(triples > 0, triples, -1e30))
-        return assemble(problem, _join(triples), triples[0, -1])
+        return assemble(problem, join(triples), triples[0, -1])
 
     np.testing.assert_array_equal(there_and_back(triples), triples)
 
@@ -133,9 +133,9 @@ def test_the_system_is_solved_as_the_dense_one(shape):
 
     @jax.jit
     def solve(pieces):
-        joined = (_join(jnp.asarray(array)) for array in (point, center, radius))
+        joined = (join(jnp.asarray(array)) for array in (point, center, radius))
         cones = Cones(*joined, *map(jnp.asarray, (last, free)))
-        pieces = ConePieces(*map(_join, pieces))
+        pieces = ConePieces(*map(join, pieces))
         hessian = hessian_of(cones, pieces, jnp.asarray(last), jnp.asarray(damping))
         return solve_system(hessian, jnp.asarray(right))
 

@@ -4,6 +4,9 @@ Written from the paper alone ("A Best-of-Both-Worlds Algorithm for Constrained M
 Constraints"). Every episode solves its projection as a general quadratic programme with Clarabel,
 re-solves it on the active set found, and checks the answer with a certificate that needs no solver.
 
+The twin also plays with a known support, which the paper does not have: the next states that each
+pair can have take the place of the next layer.
+
 Names follow the paper. "Alg. PDGD-OPS", "Alg. UC-O-GDPS.UPDATE" and "Alg. UC-O-GDPS" are its
 algorithm boxes, the last one being the complete box of the appendix.
 """
@@ -68,6 +71,7 @@ def step_constants(
     num_episodes: int,
     delta: float,
     rates: str | tuple[float, float],
+    support: np.ndarray | None = None,
 ) -> tuple[float, float]:
     """Returns C of eta_t = 1/(lbar_t C sqrt(T)), and the dual step size eta.
 
@@ -84,12 +88,14 @@ def step_constants(
             eta = 1/(50 m max(U_1 U_2/L, L) sqrt(T ln(T^2/delta))); "tuned" for the minimisers of
             the two regret bounds, L C + U_2/(2C) in C and 1/(2 eta) + eta m L^2 T/2 in eta;
             or the pair (C, eta) itself.
+        support: as in `PrimalTwin`.
     """
     if not isinstance(rates, str):
         return rates
     m, T, L = num_constraints, num_episodes, len(sizes) - 1
     U_1 = 2 * L  # Lemma "PrimalBoundRegLemma"
-    U_2 = sum(sizes[k] * num_actions * sizes[k + 1] for k in range(L))
+    triples = triple_mask(sizes, num_actions) if support is None else support
+    U_2 = int(triples.sum())
     if rates == "theory":
         K = 50 * m * max(U_1 * U_2 / L, L)
         return 5 * U_2 / L, 1 / (K * np.sqrt(T * np.log(T**2 / delta)))
@@ -124,7 +130,9 @@ class PrimalTwin:
         delta: float = 0.05,
         rates: str | float = "tuned",
         confidence_scale: float = 1.0,
+        support: np.ndarray | None = None,
     ) -> None:
+        """`support`, [L, S, A, S], is true for the triples that can happen; None if all can."""
         self.sizes = tuple(sizes)
         self.num_actions = num_actions
         self.num_episodes = num_episodes
@@ -133,14 +141,16 @@ class PrimalTwin:
         self.step_constant = rates
         if isinstance(rates, str):  # C depends neither on m nor on delta
             self.step_constant, _ = step_constants(
-                self.sizes, num_actions, 1, num_episodes, delta, rates
+                self.sizes, num_actions, 1, num_episodes, delta, rates, support
             )
-        self.pairs = pair_mask(self.sizes, num_actions)
-        self.triples = triple_mask(self.sizes, num_actions)
+        self.triples = triple_mask(self.sizes, num_actions) if support is None else support
+        self.pairs = self.triples.any(-1)
+        self.num_following = self.triples.sum(-1)
+        self.programme = Programme(self.triples)
         # "Initialization": q_1(x,a,x') = 1/(|X_k||A||X_{k+1}|), all counters 0, i = 1, and P_1 is
         # the set of all transition functions.
         per_layer = self.triples.sum(axis=(1, 2, 3), keepdims=True)
-        self.occupancy = self.triples / per_layer
+        self.occupancy = self.triples / per_layer if support is None else self._uniform()
         self.pair_counts = np.zeros(self.pairs.shape, int)
         self.triple_counts = np.zeros(self.triples.shape, int)
         self.epoch = 1
@@ -191,8 +201,8 @@ class PrimalTwin:
         # Last line of the box: the projection is on Delta(P_i) with i the epoch just begun, if one
         # was. l_t(x, a) is the gradient of l_t^T q in each q(x, a, x').
         target = self.occupancy - self.primal_step_size * loss[..., None] * self.triples
-        self.occupancy, self.infeasibility, self.gap = project(
-            self.sizes, self.num_actions, target, self.center, self.radius
+        self.occupancy, self.infeasibility, self.gap = self.programme.project(
+            target, self.center, self.radius
         )
         self._set_policy()
 
@@ -202,14 +212,14 @@ class PrimalTwin:
         X = sum(self.sizes)  # Section 2: X is partitioned into X_0..X_L, so x_0 and x_L count
         self.initial_counts = self.pair_counts.copy()
         N = np.maximum(1, self.pair_counts)
-        next_sizes = np.array(self.sizes[1:])[:, None, None]
-        radius = np.sqrt(2 * next_sizes * np.log(T * X * A / self.delta) / N)
+        # |X_{k+1}|, or the next states that the pair can have; 0 where there is no pair.
+        radius = np.sqrt(2 * self.num_following * np.log(T * X * A / self.delta) / N)
         center = self.triple_counts / N[..., None]
         # With N = 0 the paper's Pbar is 0 and its radius is that of N = 1, in effect no constraint
         # (P_1 is "all transition functions"). A uniform centre with a void radius says the same,
         # also when confidence_scale is small.
         unvisited = self.pair_counts == 0
-        uniform = self.triples / next_sizes[..., None]
+        uniform = self.triples / np.maximum(1, self.num_following)[..., None]
         self.center = np.where(unvisited[..., None], uniform, center)
         self.radius = np.where(unvisited, VOID, self.confidence_scale * radius) * self.pairs
 
@@ -219,7 +229,21 @@ class PrimalTwin:
         q_state = q_pair.sum(axis=2, keepdims=True)
         reached = q_state > 0
         policy = q_pair / np.where(reached, q_state, 1.0)
-        self.policy = np.where(reached, policy, 1.0 / self.num_actions) * self.pairs
+        uniform = self.pairs / np.maximum(1, self.pairs.sum(axis=2, keepdims=True))
+        self.policy = np.where(reached, policy, uniform) * self.pairs
+
+    def _uniform(self) -> np.ndarray:
+        """The occupancy of uniform actions and uniform transitions, which conserves flow.
+
+        With a support the q_1 of the paper does not.
+        """
+        q = np.zeros(self.triples.shape)
+        for k, x in np.argwhere(self.pairs.any(-1)):
+            mass = 1.0 if k == 0 else q[k - 1, :, :, x].sum()
+            for a in np.flatnonzero(self.pairs[k, x]):
+                here = self.triples[k, x, a]
+                q[k, x, a] = mass / self.pairs[k, x].sum() * here / here.sum()
+        return q
 
 
 class Twin:
@@ -242,9 +266,10 @@ class Twin:
         delta: float = 0.05,
         rates: str | tuple[float, float] = "tuned",
         confidence_scale: float = 1.0,
+        support: np.ndarray | None = None,
     ) -> None:
         step_constant, self.dual_step_size = step_constants(
-            tuple(sizes), num_actions, num_constraints, num_episodes, delta, rates
+            tuple(sizes), num_actions, num_constraints, num_episodes, delta, rates, support
         )
         self.primal = PrimalTwin(
             sizes,
@@ -253,6 +278,7 @@ class Twin:
             delta=delta,
             rates=float(step_constant),
             confidence_scale=confidence_scale,
+            support=support,
         )
         self.largest_multiplier = num_episodes**0.25
         self.multipliers = np.zeros(num_constraints)  # OGD.INIT returns lambda_1 = 0
@@ -321,82 +347,71 @@ class Twin:
 # that is, the occupancies q with P^q in P_i (unit mass in every layer follows from the first two).
 
 
-def project(
-    sizes: tuple[int, ...],
-    num_actions: int,
-    target: np.ndarray,
-    center: np.ndarray,
-    radius: np.ndarray,
-) -> tuple[np.ndarray, float, float]:
-    """Projects a point on the occupancies of a confidence set.
-
-    Args:
-        sizes: |X_0|, ..., |X_L|.
-        num_actions: |A|.
-        target: [L, S, A, S] the point v.
-        center: [L, S, A, S] Pbar, a distribution over the next layer for every pair.
-        radius: [L, S, A] eps.
-
-    Returns:
-        The projection [L, S, A, S], its infeasibility and its certified gap (see `certificate`).
-
-    Raises:
-        RuntimeError: when no answer passes the certificate.
-    """
-    mask = triple_mask(sizes, num_actions)
-    programme = _Programme(sizes, num_actions, center, radius)
-    best = (np.zeros(mask.shape), np.inf, np.inf)
-    for tolerance in (1e-12, 1e-11, 1e-10, 1e-9, 1e-8):
-        near = programme.solve(target[mask], tolerance)
-        if near is None:
-            continue
-        for width in (1e-6, 1e-5, 1e-4, 1e-3):
-            q = np.zeros(mask.shape)
-            q[mask] = programme.polish(target[mask], near, width)
-            infeasibility, gap = certificate(sizes, num_actions, q, target, center, radius)
-            if max(infeasibility, gap) < max(best[1:]):
-                best = (q, infeasibility, gap)
-            if max(best[1:]) <= TOLERANCE * max(1.0, np.abs(target).max()):
-                return np.where(best[0] > ROUNDING, best[0], 0.0), best[1], best[2]
-    raise RuntimeError(f"no projection: infeasibility {best[1]:.1e}, gap {best[2]:.1e}")
-
-
-class _Programme:
+class Programme:
     """The quadratic programme in z = (q, d), q over the triples, d >= |q - Pbar q(x,a)|.
 
     d exists only for pairs whose constraint can bind: eps < 2, and more than one next state.
     """
 
-    def __init__(
-        self, sizes: tuple[int, ...], num_actions: int, center: np.ndarray, radius: np.ndarray
-    ) -> None:
-        mask = triple_mask(sizes, num_actions)
-        index = np.full(mask.shape, -1)
-        index[mask] = np.arange(mask.sum())
-        n = int(mask.sum())
+    def __init__(self, triples: np.ndarray) -> None:
+        """`triples`, [L, S, A, S], is true for the triples that have a variable."""
+        self.triples = triples
+        self.num_triples = n = int(triples.sum())
+        self.index = np.full(triples.shape, -1)
+        self.index[triples] = np.arange(n)
 
         # Flow: one row for each state of X_0..X_{L-1}.
         rows = []
-        for k in range(len(sizes) - 1):
-            for x in range(sizes[k]):
-                row = np.zeros(n)
-                row[index[k, x][mask[k, x]]] = 1.0
-                if k > 0:
-                    row[index[k - 1, :, :, x][mask[k - 1, :, :, x]]] = -1.0
-                rows.append(row)
+        for k, x in np.argwhere(triples.any((2, 3))):
+            row = np.zeros(n)
+            row[self.index[k, x][triples[k, x]]] = 1.0
+            if k > 0:
+                row[self.index[k - 1, :, :, x][triples[k - 1, :, :, x]]] = -1.0
+            rows.append(row)
         self.flow = np.array(rows)
         self.supply = np.zeros(len(rows))
         self.supply[0] = 1.0
+        self.kernel = null_space(self.flow)
 
+    def project(
+        self, target: np.ndarray, center: np.ndarray, radius: np.ndarray
+    ) -> tuple[np.ndarray, float, float]:
+        """Projects a point on the occupancies of a confidence set.
+
+        Args:
+            target: [L, S, A, S] the point v.
+            center: [L, S, A, S] Pbar, a distribution over the next states of every pair.
+            radius: [L, S, A] eps.
+
+        Returns:
+            The projection [L, S, A, S], its infeasibility and its certified gap (`certificate`).
+
+        Raises:
+            RuntimeError: when no answer passes the certificate.
+        """
+        mask = self.triples
         # For each binding pair: its triples, q - Pbar q(x,a) as a matrix, and eps.
         self.blocks = []
-        for k, x, a in np.argwhere(pair_mask(sizes, num_actions)):
-            if radius[k, x, a] < VOID and sizes[k + 1] > 1:
-                columns = index[k, x, a][mask[k, x, a]]
-                p = center[k, x, a][mask[k, x, a]]
+        for k, x, a in np.argwhere(mask.any(-1)):
+            here = mask[k, x, a]
+            if radius[k, x, a] < VOID and here.sum() > 1:
+                p = center[k, x, a][here]
                 deviation = np.eye(len(p)) - np.outer(p, np.ones(len(p)))
-                self.blocks.append((columns, deviation, radius[k, x, a]))
-        self.num_triples = n
+                self.blocks.append((self.index[k, x, a][here], deviation, radius[k, x, a]))
+        best = (np.zeros(mask.shape), np.inf, np.inf)
+        for tolerance in (1e-12, 1e-11, 1e-10, 1e-9, 1e-8):
+            near = self.solve(target[mask], tolerance)
+            if near is None:
+                continue
+            for width in (1e-6, 1e-5, 1e-4, 1e-3):
+                q = np.zeros(mask.shape)
+                q[mask] = self.polish(target[mask], near, width)
+                infeasibility, gap = certificate(mask, q, target, center, radius)
+                if max(infeasibility, gap) < max(best[1:]):
+                    best = (q, infeasibility, gap)
+                if max(best[1:]) <= TOLERANCE * max(1.0, np.abs(target).max()):
+                    return np.where(best[0] > ROUNDING, best[0], 0.0), best[1], best[2]
+        raise RuntimeError(f"no projection: infeasibility {best[1]:.1e}, gap {best[2]:.1e}")
 
     def solve(self, target: np.ndarray, tolerance: float) -> np.ndarray | None:
         """Returns q as Clarabel finds it, or None when it fails at this tolerance."""
@@ -457,7 +472,7 @@ class _Programme:
         N = N[N @ near > -width]
 
         # The nearest point q_0 of the flow space, then min ||u|| for q = q_0 + Z u, N q <= 0.
-        Z = null_space(self.flow)
+        Z = self.kernel
         q_0 = target + np.linalg.lstsq(self.flow, self.supply - self.flow @ target)[0]
         excess = N @ q_0
         scale = np.abs(excess).max(initial=0.0)
@@ -476,8 +491,7 @@ class _Programme:
 
 
 def certificate(
-    sizes: tuple[int, ...],
-    num_actions: int,
+    triples: np.ndarray,
     occupancy: np.ndarray,
     target: np.ndarray,
     center: np.ndarray,
@@ -494,27 +508,24 @@ def certificate(
         The largest violation of a constraint by q, and the gap.
     """
     direction = target - occupancy
-    infeasibility = max(0.0, -occupancy.min())
-    inflow = np.ones(1)
-    value = np.zeros(sizes[-1])
-    for k in range(len(sizes) - 1):
-        q = occupancy[k, : sizes[k], :, : sizes[k + 1]]
-        p = center[k, : sizes[k], :, : sizes[k + 1]]
+    infeasibility = max(0.0, -occupancy.min(), np.abs(occupancy[~triples]).max(initial=0.0))
+    inflow = np.eye(triples.shape[1])[0]
+    for q, p, eps, here in zip(occupancy, center, radius, triples, strict=True):
         s = q.sum(axis=2)
-        excess = np.abs(q - p * s[..., None]).sum(axis=2) - radius[k, : sizes[k]] * s
-        infeasibility = max(infeasibility, np.abs(s.sum(axis=1) - inflow).max(), excess.max())
+        excess = np.abs(q - p * s[..., None]).sum(axis=2) - eps * s
+        lost = np.abs(s.sum(axis=1) - inflow)[here.any((1, 2))]
+        infeasibility = max(infeasibility, lost.max(), excess[here.any(2)].max())
         inflow = q.sum(axis=(0, 1))
-    for k in reversed(range(len(sizes) - 1)):
-        payoff = direction[k, : sizes[k], :, : sizes[k + 1]] + value
-        value = np.array(
-            [
-                max(
-                    _best_mean(payoff[x, a], center[k, x, a, : sizes[k + 1]], radius[k, x, a])
-                    for a in range(num_actions)
-                )
-                for x in range(sizes[k])
-            ]
-        )
+    value = np.zeros(triples.shape[1])
+    for k in reversed(range(len(triples))):
+        payoff = direction[k] + value
+        value = np.zeros(triples.shape[1])
+        for x in np.flatnonzero(triples[k].any((1, 2))):
+            value[x] = max(
+                _best_mean(payoff[x, a][here], center[k, x, a][here], radius[k, x, a])
+                for a, here in enumerate(triples[k, x])
+                if here.any()
+            )
     return infeasibility, max(0.0, value[0] - np.sum(direction * occupancy))
 
 

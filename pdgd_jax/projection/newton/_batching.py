@@ -16,7 +16,6 @@ from jaxtyping import Array, DTypeLike
 from pdgd_jax.models import Layers
 from pdgd_jax.projection._api import ProjectionInfo, ProjectionResult
 from pdgd_jax.projection._confidence import ConfidenceSet
-from pdgd_jax.projection.newton._options import NewtonOptions
 from pdgd_jax.projection.newton._start import WarmStart
 
 __all__ = ["Lanes", "merging"]
@@ -37,14 +36,14 @@ class Lanes(NamedTuple):
 Batched = Callable[[Lanes], ProjectionResult]
 
 
-def _in_groups(solve: Batched, variables_at_once: int, lanes: Lanes) -> ProjectionResult:
+def _in_groups(solve: Any, variables_at_once: int, lanes: Any) -> Any:
     num_lanes = lanes.tolerance.shape[0]
     size = max(1, variables_at_once // lanes.target[0].size)
     if num_lanes <= size:
         return solve(lanes)
     if size == 1:  # an axis of length 1 would cost a copy of all arrays
 
-        def single(lane: Lanes) -> ProjectionResult:
+        def single(lane: Any) -> Any:
             return jax.tree.map(lambda x: x[0], solve(jax.tree.map(lambda x: x[None], lane)))
 
         return lax.map(single, lanes)
@@ -59,15 +58,22 @@ def _in_groups(solve: Batched, variables_at_once: int, lanes: Lanes) -> Projecti
     return jax.tree.map(lambda x: x.reshape(num_groups * size, *x.shape[2:])[:num_lanes], results)
 
 
-def merging(solve: Batched, options: NewtonOptions) -> Batched:
-    """`solve` in groups of lanes, such that `vmap` of a batch is a larger batch."""
+def merging(solve: Any, options: Any, types: Any = None) -> Any:
+    """`solve` in groups of lanes, such that `vmap` of a batch is a larger batch.
 
-    def project_batch(lanes: Lanes) -> ProjectionResult:
+    Args:
+      solve: solves a batch.
+      options: say how many variables a group has, and are hashable.
+      types: the types of the results for those of the lanes; by default those of `project`.
+    """
+    types = types or _types
+
+    def project_batch(lanes: Any) -> Any:
         leaves, structure = jax.tree.flatten(lanes)
-        results = _batch.bind(*leaves, solve=solve, options=options, structure=structure)
-        like = _types(jax.tree.map(jax.typeof, lanes))
-        result: ProjectionResult = jax.tree.unflatten(jax.tree.structure(like), results)
-        return result
+        static = {"solve": solve, "options": options, "structure": structure, "types": types}
+        results = _batch.bind(*leaves, **static)
+        like = types(jax.tree.map(jax.typeof, lanes))
+        return jax.tree.unflatten(jax.tree.structure(like), results)
 
     return project_batch
 
@@ -95,11 +101,11 @@ def _types(lanes: Lanes) -> ProjectionResult:
     )
 
 
-def _abstract(*leaves: Any, structure: Any, **_: Any) -> list[Any]:
-    return jax.tree.leaves(_types(jax.tree.unflatten(structure, leaves)))
+def _abstract(*leaves: Any, structure: Any, types: Any, **_: Any) -> list[Any]:
+    return jax.tree.leaves(types(jax.tree.unflatten(structure, leaves)))
 
 
-_compiled = jax.jit(_batch.bind, static_argnames=("solve", "options", "structure"))
+_compiled = jax.jit(_batch.bind, static_argnames=("solve", "options", "structure", "types"))
 
 
 def _run(*leaves: Array, **static: Any) -> list[Array]:
@@ -123,10 +129,8 @@ def _merge(
 
 
 def _lowered(at_once: str) -> Any:
-    def solved(
-        *leaves: Array, solve: Batched, options: NewtonOptions, structure: Any
-    ) -> list[Array]:
-        lanes: Lanes = jax.tree.unflatten(structure, leaves)
+    def solved(*leaves: Array, solve: Any, options: Any, structure: Any, **_: Any) -> list[Array]:
+        lanes = jax.tree.unflatten(structure, leaves)
         return jax.tree.leaves(_in_groups(solve, getattr(options, at_once), lanes))
 
     return mlir.lower_fun(solved, multiple_results=True)

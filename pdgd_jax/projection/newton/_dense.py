@@ -10,8 +10,8 @@ from pdgd_jax.projection._opening import opened
 from pdgd_jax.projection._problem import (
     Problem,
     entries_last,
-    entries_sum,
     feasible_point,
+    next_states_sum,
     per_lane,
     point_at,
 )
@@ -44,7 +44,7 @@ class DenseProblem(NamedTuple):
     def normalised(self) -> "DenseProblem":
         """The same with centers that sum to one in the present precision."""
         center = self.problem.center
-        total = entries_sum(center)
+        total = next_states_sum(center)
         center = center / jnp.where(total > 0, total, 1)[None]
         return DenseProblem(self.problem._replace(center=center))
 

@@ -14,7 +14,7 @@ from pdgd_jax.projection.newton._iteration import (
     Guess,
     Iterate,
     evaluate,
-    newton_point,
+    newton_step,
     select,
     unevaluated,
 )
@@ -27,11 +27,18 @@ __all__ = ["from_start", "in_double"]
 
 
 def _globalised(
-    options: NewtonOptions, problem: AnyProblem, tolerance: Array, lanes: Array, before: Found
+    options: NewtonOptions,
+    problem: AnyProblem,
+    tolerance: Array,
+    lanes: Array,
+    before: Found,
+    guess: Array,
 ) -> Found:
     """Newton's method on the dual with open states and exact cones, in these lanes.
 
-    Each step begins at `before.start` or where the last one ended.
+    Each step begins at `before.start` or where the last one ended, and `guess` is one of the
+    direction of the first. States are opened by no more
+    than the residual there allows, or a start near the solution would lose it.
     """
     cones = problem.cones()
 
@@ -42,15 +49,19 @@ def _globalised(
     def step(search: Search) -> Search:
         iterate = search.iterate
         moving = running(iterate)
-        full = newton_point(cones, iterate, tolerance).potential
-        change = per_lane(search.length, 3) * (full - iterate.start.potential)
+        full = newton_step(cones, iterate, tolerance, search.direction)
+        change = per_lane(search.length, 3) * full.potential
         taken = Step(change, slope=(iterate.gradient * change).sum((0, 1)))
         potential = iterate.start.potential + change
-        margin = cones.margin(iterate.residual, options.opened)
-        point = Guess(problem.opened(potential, margin), iterate.pieces.mass)
+        known = jnp.where(jnp.isfinite(iterate.residual), iterate.residual, before.residual)
+        margin = cones.margin(known, options.opened)
+        # The masses at the end of the step, if the pieces stay the same and no state is opened.
+        share = jnp.tile(search.length, full.mass.size // search.length.size)
+        mass = iterate.pieces.mass + share * (full.mass - iterate.pieces.mass)
+        point = Guess(problem.opened(potential, margin), mass)
         moved = select(moving, point, iterate.start)
         trial = evaluate(options, cones, moved, iterate.iterations + moving, exact=True)
-        return judged(search, taken, trial, moving)
+        return judged(search._replace(direction=full.potential), taken, trial, moving)
 
     first = unevaluated(cones, before.start, before.iterations)
     search = Search(
@@ -58,19 +69,25 @@ def _globalised(
         value=jnp.full_like(tolerance, jnp.inf),  # so that the first evaluation counts as descent
         least=first.residual,
         length=jnp.ones_like(tolerance),
+        direction=guess,
     )
     search = lax.while_loop(lambda search: running(search.iterate).any(), step, search)
     return Found.of(search.iterate)
 
 
-def from_start(options: NewtonOptions, problem: AnyProblem, goal: Array, start: Guess) -> Found:
-    """Globalised steps from a start that is near the solution, with its potentials moved."""
+def from_start(
+    options: NewtonOptions, problem: AnyProblem, goal: Array, start: Guess, change: Array
+) -> Found:
+    """Globalised steps from a start that is near the solution, with its potentials moved.
+
+    The first one is expected along `change`.
+    """
     base = start.potential
     shifted = problem.shifted(base)
     guess = start._replace(potential=jnp.zeros_like(base))
     none = jnp.zeros_like(goal, jnp.int32)
-    before = Found.of(unevaluated(shifted.cones(), guess, none))
-    found = _globalised(options, shifted, goal, problem.sound, before)
+    before = Found.of(unevaluated(shifted.cones(), guess, none))._replace(residual=goal)
+    found = _globalised(options, shifted, goal, problem.sound, before, change)
     return found._replace(start=found.start._replace(potential=base + found.start.potential))
 
 
@@ -102,7 +119,8 @@ def _from_anywhere(
         start = before.start._replace(potential=jnp.zeros_like(base))
         loose = jnp.where(rounds.number == 0, options.hand_over * goal, goal)
         moving = lanes & ~((rounds.number > 1) & before.within(goal))
-        found = _globalised(options, shifted, loose, moving, before._replace(start=start))
+        before_round, none = before._replace(start=start), jnp.zeros_like(base)
+        found = _globalised(options, shifted, loose, moving, before_round, none)
         return _Rounds(select(moving, found, before), base, rounds.number + 1)
 
     cold = jax.tree.map(jnp.zeros_like, local.start)

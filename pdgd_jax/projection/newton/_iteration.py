@@ -21,6 +21,7 @@ __all__ = [
     "excess_of",
     "local",
     "newton_point",
+    "newton_step",
     "select",
     "unevaluated",
 ]
@@ -30,7 +31,7 @@ Tree = TypeVar("Tree")
 # Where the linear system is solved by iteration, up to this share of the residual: the steps are
 # then nearly as many as with exact solutions. If larger, there are more steps; if smaller, each
 # iterates for digits that the next step does not need.
-INEXACT = 1e-4
+INEXACT = 1e-3
 
 
 class Guess(NamedTuple):
@@ -144,16 +145,29 @@ def unevaluated(cones: AnyCones, start: Guess, iterations: Array) -> Iterate:
     )
 
 
-def newton_point(cones: AnyCones, iterate: Iterate, goal: Array) -> Guess:
-    """The solution of the linear system of the current pieces; `goal` is the residual to reach."""
+def newton_step(cones: AnyCones, iterate: Iterate, goal: Array, guess: Array) -> Guess:
+    """The change to the solution of the linear system of the current pieces, and its masses.
+
+    Args:
+      cones: the batch.
+      iterate: where the step begins.
+      goal: `[B]`, the residual to reach.
+      guess: `[L, S, B]`, of the direction of the change, for a system that is solved by iteration.
+    """
     accuracy = jnp.maximum(INEXACT * iterate.residual, goal / 4)
     pieces, last = iterate.pieces, iterate.last
     damping = 1e-3 * jnp.minimum(1, iterate.residual)
-    change = solve(cones, pieces, last, damping, -iterate.gradient, accuracy)
+    change = solve(cones, pieces, last, damping, -iterate.gradient, guess, accuracy)
     here, ahead = cones.around(change)
     mean = cones.totals(jax.tree.map(jnp.multiply, pieces.weight, ahead))
-    mass = pieces.mass + pieces.gain * (here - mean)
-    return Guess(iterate.start.potential + change, mass)
+    return Guess(change, pieces.mass + pieces.gain * (here - mean))
+
+
+def newton_point(cones: AnyCones, iterate: Iterate, goal: Array) -> Guess:
+    """The solution of the linear system of the current pieces; `goal` is the residual to reach."""
+    potential = iterate.start.potential
+    step = newton_step(cones, iterate, goal, jnp.zeros_like(potential))
+    return step._replace(potential=potential + step.potential)
 
 
 def select(lanes: Array, new: Tree, old: Tree) -> Tree:

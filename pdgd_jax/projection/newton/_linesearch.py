@@ -18,6 +18,7 @@ class Search(NamedTuple):
     value: Array  # [B], of the dual there
     least: Array  # [B], residual of all points so far
     length: Array  # [B], of the next step: a share of Newton's
+    direction: Array  # [L, S, B], Newton's last step, or a guess of the first one
 
 
 class Step(NamedTuple):
@@ -49,7 +50,7 @@ def judged(search: Search, step: Step, trial: Iterate, moving: Array) -> Search:
       trial: the iterate at its end.
       moving: `[B]`, the lanes that made a step; in the others the trial is the iterate.
     """
-    iterate, value, least, length = search
+    iterate, value, least, length, direction = search
     trial_value = dual_value(trial)
     rise = trial_value - value
     # The rounding error of the dual. A smaller descent is invisible. But one can see whether the
@@ -69,4 +70,5 @@ def judged(search: Search, step: Step, trial: Iterate, moving: Array) -> Search:
         value=jnp.where(accept, trial_value, value),
         least=jnp.where(trial.residual < least, trial.residual, least),
         length=jnp.where(accept, 1, shorter),
+        direction=direction,
     )

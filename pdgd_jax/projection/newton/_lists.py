@@ -12,6 +12,7 @@ traced, and so are the indices; each lane may have other lists. Every lookup has
 with 0, for whatever does not exist.
 """
 
+from functools import reduce
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -37,7 +38,58 @@ from pdgd_jax.projection._problem import entries_sum, exact_sum, per_lane
 from pdgd_jax.projection._xla import fence
 from pdgd_jax.projection.newton._dense import DenseProblem
 
-__all__ = ["AnyCones", "AnyProblem", "ListCones", "ListProblem"]
+__all__ = [
+    "AnyCones",
+    "AnyProblem",
+    "EdgePlaces",
+    "ListCones",
+    "ListProblem",
+    "Places",
+    "and_zeros",
+    "at",
+    "entries_total",
+    "joined",
+    "sums_at",
+]
+
+
+class EdgePlaces(NamedTuple):
+    """What the edges between states have in common with states and triples (see `_edges.py`).
+
+    The states with about as many edges form a group; n of them are those of all layers and lanes.
+    """
+
+    own: tuple[Array, ...]  # [n] of each group, the place of each state in the potentials
+    ahead: tuple[Array, ...]  # [U, n], that of each next state
+    entry: tuple[Array, ...]  # [A, U, n], the place of each action's triple among the entries
+    cone: tuple[Array, ...]  # [A, n], that of its cone
+    rows: Array  # [L S B], the place of each state among those of all groups
+    entering: tuple[Array, ...]  # [width, n], the edges that lead to a state, grouped by number
+    entered: Array  # [(L-1) S B], the place of each state among the sums over these
+
+
+class Places(NamedTuple):
+    """What the cones have in common with states."""
+
+    state: Array  # [C B], the place of each cone's state in the potentials
+    ahead: tuple[Array, ...]  # [width, C_g B], that of each next state
+    rows: Array  # [A, L S B], the cones of each state
+    entering: tuple[Array, ...]  # [width, n], the entries that lead to a state, grouped by number
+    entered: Array  # [(L-1) S B], the place of each state among the sums over these
+    edges: EdgePlaces
+
+    @classmethod
+    def of(cls, lists: Successors, num_states: int) -> "Places":
+        """The places for the lists of a batch."""
+        found = _places(lists, num_states)
+        return cls(
+            state=jnp.concatenate(found.state),
+            ahead=found.ahead,
+            rows=jnp.moveaxis(found.row, 2, 0).reshape(found.row.shape[2], -1),
+            entering=found.entering,
+            entered=found.entered,
+            edges=_edge_places(lists, found.row),
+        )
 
 
 class ListCones(NamedTuple):
@@ -48,11 +100,7 @@ class ListCones(NamedTuple):
     half_radius: Array  # [C B]
     last: Array  # [S, 0, B]: see the module
     free: Array  # [L, S, B], 0 where the potential is fixed, else 1
-    state: Array  # [C B], the place of each cone's state in the potentials
-    ahead: tuple[Array, ...]  # [width, C_g B], that of each next state
-    rows: Array  # [A, L S B], the cones of each state
-    entering: tuple[Array, ...]  # [width, n], the entries that lead to a state, grouped by number
-    entered: Array  # [(L-1) S B], the place of each state among the sums over these
+    places: Places
 
     @property
     def lane_size(self) -> int:
@@ -62,7 +110,7 @@ class ListCones(NamedTuple):
     def around(self, potential: Array) -> tuple[Array, tuple[Array, ...]]:
         """The potentials of each cone's state, `[C B]`, and of its next states."""
         # Nothing comes after the last layer.
-        return fence(_around, potential, self.state, self.ahead)
+        return fence(_around, potential, self.places.state, self.places.ahead)
 
     def split(self, per_cone: Array) -> list[Array]:
         """A number of each cone, by group, `[C B] -> [C_g B]`."""
@@ -75,7 +123,7 @@ class ListCones(NamedTuple):
 
     def totals(self, entries: tuple[Array, ...]) -> Array:
         """The sum over the entries of each cone, `[C B]`."""
-        return jnp.concatenate([_sum(x) for x in entries])
+        return jnp.concatenate([entries_total(x) for x in entries])
 
     def pieces(self, point: tuple[Array, ...], mass: Array, *, exact: bool) -> ConePieces:
         """The pieces of every cone: at the given masses, or where the masses are exact."""
@@ -102,19 +150,19 @@ class ListCones(NamedTuple):
 
     def outflow(self, mass: Array, last: Array) -> Array:
         """What leaves each state, `[L, S, B]`."""
-        return fence(_outflow, mass, self.rows, self.free)
+        return fence(_outflow, mass, self.places.rows, self.free)
 
     def inflow(self, entries: tuple[Array, ...], last: Array) -> Array:
         """What enters each state of every layer but the first, `[L-1, S, B]`."""
         num_lanes = self.free.shape[-1]
-        flat = fence(_joined, entries, num_lanes=num_lanes)
-        sums = fence(_sums_at, flat, self.entering, num_lanes=num_lanes)
-        return fence(_at, sums, self.entered).reshape(-1, *self.free.shape[1:])
+        flat = fence(joined, entries, num_lanes=num_lanes)
+        sums = fence(sums_at, flat, self.places.entering, num_lanes=num_lanes)
+        return fence(at, sums, self.places.entered).reshape(-1, *self.free.shape[1:])
 
     def margin(self, residual: Array, share: float) -> Array:
         """The margin by which closed states are opened, `[B]` (see `_opening.py`)."""
         num_states = self.free.shape[1]
-        return share / (num_states * len(self.rows)) * jnp.minimum(1, residual)
+        return share / (num_states * len(self.places.rows)) * jnp.minimum(1, residual)
 
 
 # Each lookup is a call of its own: fused with what made the numbers, it would compute them again
@@ -124,37 +172,41 @@ class ListCones(NamedTuple):
 def _around(
     potential: Array, state: Array, ahead: tuple[Array, ...]
 ) -> tuple[Array, tuple[Array, ...]]:
-    flat = _and_zeros(potential.reshape(-1), potential[0].size)
-    return _at(flat, state), tuple(_at(flat, places) for places in ahead)
+    flat = and_zeros(potential.reshape(-1), potential[0].size)
+    return at(flat, state), tuple(at(flat, places) for places in ahead)
 
 
 def _outflow(mass: Array, rows: Array, like: Array) -> Array:
-    flat = _and_zeros(mass, like.shape[-1])
-    return entries_sum(_at(flat, rows)).reshape(like.shape)
+    flat = and_zeros(mass, like.shape[-1])
+    return entries_sum(at(flat, rows)).reshape(like.shape)
 
 
-def _joined(entries: tuple[Array, ...], num_lanes: int) -> Array:
-    return _and_zeros(jnp.concatenate([x.reshape(-1) for x in entries]), num_lanes)
+def joined(entries: tuple[Array, ...], num_lanes: int) -> Array:
+    return and_zeros(jnp.concatenate([x.reshape(-1) for x in entries]), num_lanes)
 
 
-def _sums_at(flat: Array, places: tuple[Array, ...], num_lanes: int) -> Array:
-    return _and_zeros(jnp.concatenate([_sum(_at(flat, each)) for each in places]), num_lanes)
+def sums_at(flat: Array, places: tuple[Array, ...], num_lanes: int) -> Array:
+    return and_zeros(jnp.concatenate([entries_total(at(flat, each)) for each in places]), num_lanes)
 
 
-def _at(array: Array, places: Array) -> Array:
+def at(array: Array, places: Array) -> Array:
     return array.at[places].get(mode="promise_in_bounds")
 
 
-def _and_zeros(array: Array, count: int) -> Array:
+def and_zeros(array: Array, count: int) -> Array:
     return jnp.concatenate([array, jnp.zeros(count, array.dtype)])
 
 
-def _sum(entries: Array) -> Array:
-    """The sum over the first axis: of a few entries as additions, which are one loop."""
-    return entries_sum(entries) if len(entries) <= WRITTEN_OUT else entries.sum(0)
+def entries_total(entries: Array) -> Array:
+    """The sum over the first axis as additions, which are one loop, of a few entries at a time."""
+    while len(entries) > WRITTEN_OUT:
+        spare = -len(entries) % WRITTEN_OUT
+        whole = jnp.pad(entries, [(0, spare), (0, 0)])
+        entries = entries_sum(whole.reshape(WRITTEN_OUT, -1, entries.shape[1]))
+    return entries_sum(entries)
 
 
-# Up to so many entries a sum is written out.
+# So many entries are added at a time.
 WRITTEN_OUT = 16
 
 
@@ -184,6 +236,7 @@ class ListProblem(NamedTuple):
       half_radius: `[L, S, A, B]`, at most 1.
       conserved: `[L, S, B]`, 1 in the states in which flow is conserved, else 0.
       sound: `[B]`, false if the input of the lane was invalid; such a lane is not solved.
+      places: the indices of the cones, which follow from the lists.
     """
 
     layers: Layers
@@ -192,6 +245,7 @@ class ListProblem(NamedTuple):
     half_radius: Array
     conserved: Array
     sound: Array
+    places: "Places"
 
     @classmethod
     def of(cls, layers: Layers, target: Array, confidence: ConfidenceSet) -> "ListProblem":
@@ -212,6 +266,7 @@ class ListProblem(NamedTuple):
             half_radius=jnp.where(actions, jnp.minimum(radius / 2, 1), 0),
             conserved=actions.any(2).astype(target.dtype),
             sound=sound,
+            places=Places.of(lists, actions.shape[1]),
         ).normalised()
 
     @property
@@ -228,7 +283,7 @@ class ListProblem(NamedTuple):
             half_radius=_cones(groups, self._at_rows(self.half_radius)),
             last=self.conserved[0, :, None][:, :0],
             free=self.conserved,
-            **_places(self.lists, self.conserved.shape),
+            places=self.places,
         )
 
     def _at_rows(self, pairs: Array) -> Array:
@@ -252,8 +307,8 @@ class ListProblem(NamedTuple):
                 supports.append(u[0] - ahead[0] if len(u) == 1 else support_of(u - ahead, p, h))
             none = jnp.full_like(after[:1], ABSENT)
             flat = jnp.concatenate([*supports, none])  # [R + 1, B]
-            usable = jnp.take_along_axis(flat, rows.reshape(-1, B), 0).reshape(rows.shape)
-            opens = per_lane(margin, 2) - usable.max(1)
+            usable = [jnp.take_along_axis(flat, rows[:, a], 0) for a in range(rows.shape[1])]
+            opens = per_lane(margin, 2) - reduce(jnp.maximum, usable)
             own = jnp.where((free > 0) & (own < opens), opens, own)
             return own, own
 
@@ -384,7 +439,8 @@ def _order_of_rows(groups: Groups, num_layers: int) -> _Order:
         base += [start + i for i in range(rows)]
         stride += [rows] * rows
         start += num_layers * rows
-    return _Order(np.array([*base, start]), np.array([*stride, 0]))
+    # None, and where the episode ends, of which no sum is needed.
+    return _Order(np.array([*base, start, start]), np.array([*stride, 0, 0]))
 
 
 def _order_of_entries(groups: Groups, num_layers: int) -> _Order:
@@ -396,19 +452,53 @@ def _order_of_entries(groups: Groups, num_layers: int) -> _Order:
     return _Order(np.array([*base, start]), np.array([*stride, 0]))
 
 
-def _places(lists: Successors, shape: tuple[int, ...]) -> dict[str, Any]:
-    """The indices of `ListCones`."""
-    L, S, B = shape
-    A = lists.row.shape[2]
-    states = _Order(np.arange(S), np.full(S, S))
-    own, after = states.places(lists.pair // A), states.places(lists.following) + S * B
-    rows = _order_of_rows(lists.groups, L).places(lists.row)
-    entering = _order_of_entries(lists.groups, L).places(lists.entering)[:-1]
-    entered = _order_of_rows(lists.entering_groups, L - 1).places(lists.entered[:-1])
-    return {
-        "state": _cones(lists.groups, own),
-        "ahead": _entries(lists.groups, after),
-        "rows": jnp.moveaxis(rows, 2, 0).reshape(A, -1),
-        "entering": _entries(lists.entering_groups, entering),
-        "entered": entered.reshape(-1),
-    }
+class _Found(NamedTuple):
+    """The places of rows and entries of lists, and of the states that belong to them."""
+
+    state: list[Array]  # [L rows B] of each group, in the potentials
+    ahead: tuple[Array, ...]  # [width, L rows B], in the potentials
+    row: Array  # [L, S, A, B], among the rows
+    entering: tuple[Array, ...]  # [width, n], among the entries
+    entered: Array  # [(L-1) S B], among the sums over these
+
+
+def _places(lists: Successors, num_states: int) -> _Found:
+    num_layers, num_lanes = lists.pair.shape[0], lists.pair.shape[-1]
+    num_actions = lists.row.shape[2]
+    states = _Order(np.arange(num_states), np.full(num_states, num_states))
+    own = states.places(lists.pair // num_actions)
+    after = states.places(lists.following) + num_states * num_lanes
+    entering = _order_of_entries(lists.groups, num_layers).places(lists.entering)[:-1]
+    entered = _order_of_rows(lists.entering_groups, num_layers - 1).places(lists.entered[:-1])
+    return _Found(
+        state=[x.reshape(-1) for x in _split_rows(lists.groups, own)],
+        ahead=_entries(lists.groups, after),
+        row=_order_of_rows(lists.groups, num_layers).places(lists.row),
+        entering=_entries(lists.entering_groups, entering),
+        entered=entered.reshape(-1),
+    )
+
+
+def _edge_places(lists: Successors, rows: Array) -> EdgePlaces:
+    """The places of edges; `rows` are those of the pairs, `[L, S, A, B]`."""
+    assert lists.edges is not None
+    edges, triple = lists.edges.lists, lists.edges.triple  # [L, A, N, B]
+    L, S, A, _ = rows.shape
+    places = _places(edges, S)
+    entry = _order_of_entries(lists.groups, L).places(triple)
+    cone = jnp.take_along_axis(rows, edges.pair[:, :, None], 1)  # [L, R, A, B]
+
+    def over_actions(parts: list[list[Array]]) -> tuple[Array, ...]:
+        return tuple(jnp.stack(group) for group in zip(*parts, strict=True))
+
+    return EdgePlaces(
+        own=tuple(places.state),
+        ahead=places.ahead,
+        entry=over_actions([list(_entries(edges.groups, entry[:, a])) for a in range(A)]),
+        cone=over_actions(
+            [[x.reshape(-1) for x in _split_rows(edges.groups, cone[:, :, a])] for a in range(A)]
+        ),
+        rows=places.row.reshape(-1),
+        entering=places.entering,
+        entered=places.entered,
+    )

@@ -85,6 +85,7 @@ def prepare(lanes: Lanes) -> Prepared:
         gain=start.gain.reshape(-1),
         target=start.target.reshape(-1),
         last=start.last,
+        change=start.change,
     )
     goal = jnp.minimum(lanes.tolerance, 1)  # the unit mass satisfies any larger tolerance
     return Prepared(
@@ -96,11 +97,16 @@ def prepare(lanes: Lanes) -> Prepared:
 
 
 def _find(
-    options: NewtonOptions, problem: AnyProblem, cones: AnyCones, start: Guess, goal: Array
+    options: NewtonOptions,
+    problem: AnyProblem,
+    cones: AnyCones,
+    start: Guess,
+    change: Array,
+    goal: Array,
 ) -> Found:
     """Steps from the start, then globalised steps from zero in the lanes that are not solved."""
     if isinstance(problem, ListProblem):
-        found = from_start(options, problem, goal, start)
+        found = from_start(options, problem, goal, start, change)
     else:
         found = local(options, cones, start, goal)
     found = accepted(options, problem, cones, found, goal)
@@ -122,13 +128,13 @@ def project_lanes(options: NewtonOptions, lanes: Lanes) -> ProjectionResult:
     """Project all lanes; they are the first axis of every argument and result."""
     lanes_last = jax.tree.map(partial(jnp.moveaxis, source=0, destination=-1), lanes)
     problem, cones, before, goal = fence(prepare, lanes_last)
-    target = fence(mean_target, cones)
+    target = fence(mean_target, cones, before)
     predicted = fence(predict, cones, before, target, response=options.response)
     if isinstance(problem, ListProblem):
         start, rough_steps = predicted, jnp.zeros_like(goal, jnp.int32)
     else:
         start, rough_steps = roughly(options, cones, predicted)
-    found = _find(options, problem, cones, start, goal)
+    found = _find(options, problem, cones, start, before.change, goal)
     converged = found.within(goal)
     occupancy = lax.cond(
         converged.all(),
@@ -136,6 +142,9 @@ def project_lanes(options: NewtonOptions, lanes: Lanes) -> ProjectionResult:
         lambda q: select(converged, q, problem.feasible(q)),
         problem.assembled(found.value, found.last),
     )
+    change = before.change
+    if isinstance(problem, ListProblem):
+        change = found.start.potential - predicted.potential
     lanes_first = partial(jnp.moveaxis, source=-1, destination=0)
 
     def of_cones(x: Array) -> Array:
@@ -150,6 +159,7 @@ def project_lanes(options: NewtonOptions, lanes: Lanes) -> ProjectionResult:
             gain=of_cones(found.gain),
             target=of_cones(target),
             last=lanes_first(cones.last),
+            change=lanes_first(change),
         ),
         info=ProjectionInfo(
             residual=jnp.where(sound, jnp.maximum(found.residual, found.rounding), jnp.nan),
