@@ -11,12 +11,27 @@ from pdgd_jax.projection._api import (
     register_solver,
     solver_of,
 )
+from pdgd_jax.projection._box import BoxSet
 from pdgd_jax.projection._cone import project_cone
 from pdgd_jax.projection._confidence import ConfidenceSet, contains
+from pdgd_jax.projection._known import KnownTransitions
+from pdgd_jax.projection.entropic import (
+    EntropicInfo,
+    EntropicResult,
+    EntropicStart,
+    LinearConstraints,
+    project_entropic,
+)
 
 __all__ = [
     "SOLVERS",
+    "BoxSet",
     "ConfidenceSet",
+    "EntropicInfo",
+    "EntropicResult",
+    "EntropicStart",
+    "KnownTransitions",
+    "LinearConstraints",
     "ProjectionInfo",
     "ProjectionResult",
     "Solver",
@@ -25,6 +40,7 @@ __all__ = [
     "project",
     "project_batch",
     "project_cone",
+    "project_entropic",
     "register_solver",
     "solver_of",
 ]

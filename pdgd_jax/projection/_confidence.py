@@ -8,6 +8,8 @@ from pdgd_jax._internal.checks import first_place, place
 from pdgd_jax._internal.pytree import as_float, is_concrete, pytree
 from pdgd_jax._internal.typing import NDArray, Triples
 from pdgd_jax.models import Layers
+from pdgd_jax.projection._box import BoxSet
+from pdgd_jax.projection._known import KnownTransitions
 
 __all__ = ["ConfidenceSet", "contains"]
 
@@ -66,11 +68,18 @@ def _refuse_negative(name: str, values: NDArray) -> None:
 
 
 def contains(
-    confidence: ConfidenceSet,
+    confidence: ConfidenceSet | BoxSet | KnownTransitions,
     transition: Triples,
     layers: Layers | None = None,
 ) -> Bool[Array, ""]:
     r"""The event $P \in \mathcal P_i$, up to rounding. Successor lists need their layers."""
+    if not isinstance(confidence, ConfidenceSet):
+        return confidence.contains(transition)
+    if transition.shape != confidence.center.shape or (layers is None and transition.ndim == 2):
+        raise ValueError(
+            "a transition has the shape of the center, and [L, M] belongs to successor lists: pass "
+            f"their layers, too; got the shapes {transition.shape} and {confidence.center.shape}."
+        )
     away = jnp.abs(transition - confidence.center)
     distance = away.sum(-1) if layers is None else layers.to_pairs(away)
     rounding = 8 * jnp.finfo(distance.dtype).eps
