@@ -160,6 +160,12 @@ def pdgd_ops(
         policy=Partial(policy, config),
         update=Partial(update, config),
         setting=Setting(
-            layers, delta, known, scale, as_array(num_episodes, jnp.int32), num_constraints
+            layers,
+            delta,
+            known,
+            scale,
+            as_array(num_episodes, jnp.int32),
+            num_constraints,
+            knows=("horizon",),
         ),
     )
