@@ -1,14 +1,6 @@
 """Learners: PDGD-OPS, its primal player alone, and fixed policies as baselines."""
 
-from pdgd_jax.learners._base import (
-    KNOWLEDGE,
-    Info,
-    Learner,
-    Rates,
-    Setting,
-    check_fits,
-    check_setting,
-)
+from pdgd_jax.learners._base import Info, Learner, Rates, Setting, check_fits, check_setting
 from pdgd_jax.learners._fixed import best_feasible, fixed_policy, most_feasible, uniform
 from pdgd_jax.learners._rates import RATES, rates_of
 from pdgd_jax.learners._registry import (
@@ -23,7 +15,6 @@ from pdgd_jax.learners.primal_dual._pdgd_ops import pdgd_ops
 from pdgd_jax.learners.primal_dual._uc_o_gdps import uc_o_gdps
 
 __all__ = [
-    "KNOWLEDGE",
     "LEARNERS",
     "RATES",
     "SETTINGS",

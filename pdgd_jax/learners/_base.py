@@ -14,12 +14,7 @@ from pdgd_jax._internal.typing import OneKey
 from pdgd_jax.models import CMDP, Layers, Outcome, Trajectory
 from pdgd_jax.projection import ConfidenceSet, ProjectionInfo
 
-__all__ = ["KNOWLEDGE", "Info", "Learner", "Rates", "Setting", "check_fits", "check_setting"]
-
-
-# What a learner may be told: T, the true transitions, the feasibility margin rho, and the rewards
-# and constraints to come.
-KNOWLEDGE = ("horizon", "transitions", "rho", "future")
+__all__ = ["Info", "Learner", "Rates", "Setting", "check_fits", "check_setting"]
 
 
 class Rates(NamedTuple):
@@ -45,8 +40,6 @@ class Setting:
       confidence_scale: the factor of the paper's radius.
       num_episodes: T; None if the learner does not depend on it.
       num_constraints: m; None if the learner ignores constraints.
-      knows: what it was told beside the layers: some of `KNOWLEDGE`.
-      feedback: "full" if it sees the rewards and constraints of all pairs after an episode.
     """
 
     layers: Layers
@@ -55,8 +48,6 @@ class Setting:
     confidence_scale: Float[Array, ""] | None = None
     num_episodes: Int[Array, ""] | None = None
     num_constraints: int | None = static(default=None)
-    knows: tuple[str, ...] = static(default=())
-    feedback: str = static(default="full")
 
 
 class Info(NamedTuple):

@@ -5,7 +5,7 @@ from jax.tree_util import Partial
 from jaxtyping import Array, ArrayLike, Float
 
 from pdgd_jax import oracle
-from pdgd_jax._internal.typing import MaybeKey, NDArray
+from pdgd_jax._internal.typing import MaybeKey
 from pdgd_jax.learners._base import Info, Learner, Setting
 from pdgd_jax.models import CMDP, Layers, Outcome, Trajectory, policy_of
 
@@ -71,7 +71,7 @@ def best_feasible(cmdp: CMDP, num_episodes: int) -> Learner:
             "no policy satisfies the constraints, so that there is no best feasible one; "
             "most_feasible(cmdp) violates them the least."
         )
-    return _foreseen(cmdp.layers, best.occupancy)
+    return fixed_policy(cmdp.layers, policy_of(jnp.asarray(best.occupancy), cmdp.layers))
 
 
 def most_feasible(cmdp: CMDP, num_episodes: int | None = None) -> Learner:
@@ -82,10 +82,4 @@ def most_feasible(cmdp: CMDP, num_episodes: int | None = None) -> Learner:
       num_episodes: use only the first `num_episodes` episodes of a table of constraints.
     """
     margin = oracle.slater_margin(cmdp.mdp, cmdp.constraints, num_episodes)
-    return _foreseen(cmdp.layers, margin.occupancy)
-
-
-def _foreseen(layers: Layers, occupancy: NDArray) -> Learner:
-    """Play a policy that was found by looking at the whole problem."""
-    found = fixed_policy(layers, policy_of(jnp.asarray(occupancy), layers))
-    return found._replace(setting=Setting(layers, knows=("transitions", "future")))
+    return fixed_policy(cmdp.layers, policy_of(jnp.asarray(margin.occupancy), cmdp.layers))

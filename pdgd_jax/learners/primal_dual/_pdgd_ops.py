@@ -160,12 +160,6 @@ def pdgd_ops(
         policy=Partial(policy, config),
         update=Partial(update, config),
         setting=Setting(
-            layers,
-            delta,
-            known,
-            scale,
-            as_array(num_episodes, jnp.int32),
-            num_constraints,
-            knows=("horizon",),
+            layers, delta, known, scale, as_array(num_episodes, jnp.int32), num_constraints
         ),
     )

@@ -197,14 +197,7 @@ def uc_o_gdps(
         init=Partial(_init, config),
         policy=Partial(policy, config),
         update=Partial(_update, config, Partial(loss or _minus_reward)),
-        setting=Setting(
-            layers,
-            delta,
-            constants,
-            scale,
-            as_array(num_episodes, jnp.int32),
-            knows=("horizon",),
-        ),
+        setting=Setting(layers, delta, constants, scale, as_array(num_episodes, jnp.int32)),
     )
 
 
