@@ -35,7 +35,7 @@ WRONG = {
         lambda: theory.radius(jnp.ones(3, int), jnp.ones(2, int), 1, 1, 9.0, 0.1),
     ),
     "oracle": ("reward", lambda: oracle.optimum(MDP, np.zeros((S, A)))),
-    "projection": ("target", lambda: project(LAYERS, jnp.zeros((L, S, A)), CONFIDENCE)),
+    "projection": ("target", lambda: project(LAYERS, jnp.zeros(L), CONFIDENCE)),
     "learners": ("policy", lambda: learners.fixed_policy(LAYERS, np.zeros((S, A)))),
     "simulation": ("key", lambda: run(jax.random.split(KEY), CMDP, learners.uniform(LAYERS), 9)),
     "results": ("statistic", lambda: band_of(None, None, statistic="mode")),

@@ -1,4 +1,4 @@
-"""Learners: PDGD-OPS, its primal player alone, and fixed policies as baselines."""
+"""Learners: PDGD-OPS, its primal player alone, its rivals, and fixed policies as baselines."""
 
 from pdgd_jax.learners._base import Info, Learner, Rates, Setting, check_fits, check_setting
 from pdgd_jax.learners._fixed import best_feasible, fixed_policy, most_feasible, uniform
@@ -11,8 +11,16 @@ from pdgd_jax.learners._registry import (
     registered_learners,
     settings_of,
 )
-from pdgd_jax.learners.primal_dual._pdgd_ops import pdgd_ops
-from pdgd_jax.learners.primal_dual._uc_o_gdps import uc_o_gdps
+from pdgd_jax.learners.primal_dual import (
+    cold,
+    o_reps,
+    pdgd_ops,
+    uc_o_gdps,
+    uc_o_reps,
+    ucpd,
+    unifying,
+    wei_yu_neely,
+)
 
 __all__ = [
     "LEARNERS",
@@ -25,14 +33,20 @@ __all__ = [
     "best_feasible",
     "check_fits",
     "check_setting",
+    "cold",
     "fixed_policy",
     "make_learner",
     "most_feasible",
+    "o_reps",
     "pdgd_ops",
     "rates_of",
     "register_learner",
     "registered_learners",
     "settings_of",
     "uc_o_gdps",
+    "uc_o_reps",
+    "ucpd",
     "uniform",
+    "unifying",
+    "wei_yu_neely",
 ]

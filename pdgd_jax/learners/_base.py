@@ -12,7 +12,7 @@ from pdgd_jax._internal.checks import are_counts, whole_number
 from pdgd_jax._internal.pytree import is_concrete, pytree, static
 from pdgd_jax._internal.typing import OneKey
 from pdgd_jax.models import CMDP, Layers, Outcome, Trajectory
-from pdgd_jax.projection import ConfidenceSet, ProjectionInfo
+from pdgd_jax.projection import ConfidenceSet, EntropicInfo, ProjectionInfo
 
 __all__ = ["Info", "Learner", "Rates", "Setting", "check_fits", "check_setting"]
 
@@ -69,7 +69,7 @@ class Info(NamedTuple):
     next_multipliers: Float[Array, " m"] | None = None
     loss: Float[Array, "layers states actions"] | None = None
     epoch: Int[Array, ""] | None = None
-    projection: ProjectionInfo | None = None
+    projection: ProjectionInfo | EntropicInfo | None = None
 
 
 class Learner(NamedTuple):

@@ -10,8 +10,8 @@ from pdgd_jax._internal.registry import Registry, nearest
 from pdgd_jax.learners._base import Learner
 from pdgd_jax.learners._fixed import best_feasible, most_feasible, uniform
 from pdgd_jax.learners._rates import RatesLike
-from pdgd_jax.learners.primal_dual._pdgd_ops import pdgd_ops
-from pdgd_jax.learners.primal_dual._uc_o_gdps import uc_o_gdps
+from pdgd_jax.learners._rivals import RIVALS
+from pdgd_jax.learners.primal_dual import pdgd_ops, uc_o_gdps
 from pdgd_jax.models import CMDP
 from pdgd_jax.projection import Solver
 
@@ -135,6 +135,8 @@ register_learner(
     _with_common_settings(pdgd_ops, lambda cmdp: (cmdp.layers, cmdp.num_constraints)),
 )
 register_learner("uc-o-gdps", _with_common_settings(uc_o_gdps, lambda cmdp: (cmdp.layers,)))
+for _name, _builder in RIVALS.items():
+    register_learner(_name, _builder)
 register_learner("uniform", _uniform)
 register_learner("best-feasible", best_feasible)
 register_learner("most-feasible", most_feasible)

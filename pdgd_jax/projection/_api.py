@@ -15,16 +15,17 @@ from typing import Any, NamedTuple, NoReturn
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, DTypeLike, Float, Int, PyTree
 
-from pdgd_jax._internal.checks import check_sums, first_place, is_positive, place
+from pdgd_jax._internal.checks import is_positive
 from pdgd_jax._internal.memory import spare_bytes
 from pdgd_jax._internal.pytree import is_concrete
 from pdgd_jax._internal.registry import Registry
-from pdgd_jax._internal.typing import Triples
+from pdgd_jax._internal.typing import Pairs, Triples
 from pdgd_jax.models import Layers
 from pdgd_jax.projection._confidence import ConfidenceSet
+from pdgd_jax.projection._known import KnownTransitions
+from pdgd_jax.projection._validity import check_arguments
 
 __all__ = [
     "SOLVERS",
@@ -81,12 +82,16 @@ class Solver(NamedTuple):
       solve: `(layers, target, confidence, warm_start, tolerance) -> ProjectionResult`.
       tolerance: the default tolerance in float32 and in float64.
       takes_lists: whether `solve` takes layers with successor lists, and arrays `[L, M]`.
+      solve_known: the same with `KnownTransitions` and a target over pairs; None if it cannot.
     """
 
     init: Callable[[Layers, DTypeLike], PyTree]
     solve: Callable[[Layers, Array, ConfidenceSet, PyTree, ArrayLike], ProjectionResult]
     tolerance: tuple[float, float]
     takes_lists: bool = False
+    solve_known: (
+        Callable[[Layers, Array, KnownTransitions, PyTree, ArrayLike], ProjectionResult] | None
+    ) = None
 
 
 SOLVERS = Registry[Solver](
@@ -120,8 +125,8 @@ def cold_start(layers: Layers, solver: str | Solver = "newton", dtype: DTypeLike
 
 def project(
     layers: Layers,
-    target: Triples,
-    confidence: ConfidenceSet,
+    target: Triples | Pairs,
+    confidence: ConfidenceSet | KnownTransitions,
     *,
     solver: str | Solver = "newton",
     warm_start: PyTree = None,
@@ -129,15 +134,19 @@ def project(
 ) -> ProjectionResult:
     r"""Project onto the occupancies of a confidence set, $\Pi_{\Delta(\mathcal P)}(v)$.
 
+    With `KnownTransitions` the target and the distance are over pairs, $\sum (q(x,a) - v(x,a))^2$.
+    A confidence set of radius 0 has the same occupancies, but another distance, over triples.
+
     A pure function that works under `jit`, `vmap` and `scan`, in float32 and float64. It has no
     derivative, and raises an error if one is requested.
 
     Args:
       layers: the states and actions.
-      target: `[L, S, A, S]`, or `[L, M]` with successor lists, $v$; ignored outside the masks.
+      target: `[L, S, A, S]`, or `[L, M]` with successor lists, $v$; `[L, S, A]` if the transitions
+        are known. Ignored outside the masks.
       confidence: $\mathcal P$.
       solver: "newton" (exact, the default), "osqp" or "projected_gradient" (jaxopt's solvers with
-        a polish; append "-bare" for jaxopt alone), or a `Solver`.
+        a polish; append "-bare" for jaxopt alone), or a `Solver`. Known transitions need "newton".
       warm_start: the warm start of an earlier result on layers of the same shape. It saves time,
         and changes the answer only within the tolerance. NaN in it does no harm.
       tolerance: on every part of the optimality conditions. For "newton" the default is 1e-9 in
@@ -166,8 +175,12 @@ def project(
     method = solver_of(solver)
     if layers.successors is not None and not method.takes_lists:
         raise ValueError(f"the solver {solver!r} does not take layers with successor lists.")
+    known = isinstance(confidence, KnownTransitions)
+    find = method.solve_known if known else method.solve
+    if find is None:
+        raise ValueError(f"the solver {solver!r} does not take known transitions.")
     target = jnp.asarray(target)
-    _check(layers, target, confidence)
+    check_arguments(layers, target, confidence, over_pairs=known)
     dtype = target.dtype
     if warm_start is None:
         warm_start = method.init(layers, dtype)
@@ -180,9 +193,9 @@ def project(
 
     @jax.custom_jvp
     def solve(
-        layers: Layers, target: Array, confidence: ConfidenceSet, warm_start: PyTree
+        layers: Layers, target: Array, confidence: PyTree, warm_start: PyTree
     ) -> ProjectionResult:
-        return method.solve(layers, target, confidence, warm_start, tolerance)
+        return find(layers, target, confidence, warm_start, tolerance)
 
     solve.defjvp(_no_derivative)
 
@@ -198,15 +211,16 @@ class _Lane(NamedTuple):
 
     layers: Layers | None
     target: Array
-    confidence: ConfidenceSet | None
+    confidence: ConfidenceSet | KnownTransitions | None
     warm_start: Any
 
 
 def project_batch(
     layers: Layers,
     target: Float[Array, "batch layers states actions states"]
-    | Float[Array, "batch layers triples"],
-    confidence: ConfidenceSet,
+    | Float[Array, "batch layers triples"]
+    | Float[Array, "batch layers states actions"],
+    confidence: ConfidenceSet | KnownTransitions,
     *,
     solver: str | Solver = "newton",
     warm_start: PyTree = None,
@@ -217,8 +231,9 @@ def project_batch(
 
     Args:
       layers: shared, or with a leading axis for the lanes.
-      target: `[B, L, S, A, S]`, or `[B, L, M]` with successor lists.
-      confidence: shared, or with a leading axis.
+      target: `[B, L, S, A, S]`, or `[B, L, M]` with successor lists; `[B, L, S, A]` if the
+        transitions are known.
+      confidence: shared, or with a leading axis, as of `jax.vmap(KnownTransitions)(transitions)`.
       solver: as in `project`.
       warm_start: with a leading axis.
       tolerance: as in `project`.
@@ -233,7 +248,7 @@ def project_batch(
     lanes = _Lane(
         layers=layers if layers.action_mask.ndim == 4 else None,
         target=target,
-        confidence=confidence if confidence.radius.ndim == 4 else None,
+        confidence=None if _is_shared(layers, confidence) else confidence,
         warm_start=warm_start,
     )
 
@@ -255,6 +270,13 @@ def project_batch(
     return _in_batches(one, lanes, int(size))
 
 
+def _is_shared(layers: Layers, confidence: ConfidenceSet | KnownTransitions) -> bool:
+    """Whether all lanes have the same set."""
+    if isinstance(confidence, KnownTransitions):
+        return confidence.transition.ndim == (4 if layers.successors is None else 2)
+    return confidence.radius.ndim == 3
+
+
 def _in_batches(
     one: Callable[[_Lane], ProjectionResult], lanes: _Lane, size: int
 ) -> ProjectionResult:
@@ -271,9 +293,6 @@ def _in_batches(
     )
     return result
 
-
-# Larger than any meaningful target, and smaller than the mark of absent entries (see `_cone.py`).
-LARGEST_TARGET = 1e20
 
 # How many arrays of the size of an occupancy a solver holds at once; a generous estimate.
 _ARRAYS_PER_LANE = 32
@@ -295,38 +314,3 @@ def _check_start(method: Solver, layers: Layers, dtype: DTypeLike, warm_start: P
             "the warm start does not fit; it must be that of an earlier projection by the same "
             "solver on layers of the same shape, or a cold_start."
         )
-
-
-def _check(layers: Layers, target: Array, confidence: ConfidenceSet) -> None:
-    for name, array, shape in (
-        ("target", target, layers.triple_shape),
-        ("center of the confidence set", confidence.center, layers.triple_shape),
-        ("radius of the confidence set", confidence.radius, layers.shape),
-    ):
-        if array.shape != shape:
-            raise ValueError(f"the {name} must have the shape {shape}; got {array.shape}.")
-    if not jnp.issubdtype(target.dtype, jnp.floating):
-        raise ValueError(f"the target must be floating point; it is {target.dtype}.")
-    if not is_concrete(*jax.tree.leaves((layers, target, confidence))):
-        return
-    center, pairs = np.asarray(confidence.center), np.asarray(layers.action_mask)
-    present = layers.possible()
-    wrong = ~(np.abs(np.asarray(target)) < LARGEST_TARGET) & present
-    where = first_place(wrong)
-    if where is not None:
-        raise ValueError(
-            f"the target of {place(layers.triple_at(where))} is {target[where]}; "
-            f"it must be a number of size below {LARGEST_TARGET:g}."
-        )
-    check_sums(
-        "the center",
-        layers.rows_on_host(np.where(present, center, 0)),
-        1e-3,  # looser than for an MDP: an estimate is a quotient of counts, perhaps in float32
-        pairs,
-        over=" over the next layer",
-        must="it must be a distribution (for a pair never visited, any one will do)",
-    )
-    radius = np.asarray(confidence.radius)
-    where = first_place(~(radius >= 0) & pairs)
-    if where is not None:
-        raise ValueError(f"the radius of {place(where)} is {radius[where]}; it must be at least 0.")

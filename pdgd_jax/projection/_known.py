@@ -14,7 +14,8 @@ __all__ = ["KnownTransitions"]
 class KnownTransitions:
     r"""The set that holds one transition function, $\mathcal P = \{P\}$.
 
-    The same as a `ConfidenceSet` with all radii 0. `project_entropic` takes it, and has less to do.
+    The same transitions as in a `ConfidenceSet` with all radii 0. `project` then measures distances
+    over pairs instead of triples; `project_entropic` has less to do.
 
     Args:
       transition: `[L, S, A, S]`, $P$; `[L, M]` for layers with successor lists.

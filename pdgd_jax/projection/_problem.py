@@ -14,9 +14,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, PyTree
 
 from pdgd_jax.models import Layers
-from pdgd_jax.projection._api import LARGEST_TARGET, ProjectionInfo, ProjectionResult
+from pdgd_jax.projection._api import ProjectionInfo, ProjectionResult
 from pdgd_jax.projection._cone import ABSENT, project_cone
 from pdgd_jax.projection._confidence import ConfidenceSet
+from pdgd_jax.projection._validity import LARGEST_TARGET
 
 __all__ = [
     "Problem",

@@ -301,7 +301,9 @@ def test_multipliers_are_summed_right_in_float32():
         @jax.jit
         def ascend(state):
             def body(_, state):
-                return dual.update(optimizer, state, outcome, occupancy, T)
+                return dual.update(
+                    optimizer, state, outcome, occupancy, dual.Box(jnp.asarray(T, float))
+                )
 
             return jax.lax.fori_loop(0, T, body, state)
 

@@ -105,7 +105,7 @@ def project_clarabel(state_mask, action_mask, log_target, center, radius):
     Unknowns (q, d, t): t >= q ln q, and d as for the Euclidean projection.
     """
     A_eq, b, A_in, valid = quadratic_program(state_mask, action_mask, center, radius)
-    return _solve(A_eq, b, A_in, np.zeros(A_in.shape[0]), log_target, valid)
+    return _occupancy(A_eq, b, A_in, np.zeros(A_in.shape[0]), log_target, valid)
 
 
 def project_clarabel_box(masks, log_target, lower, upper, costs=(), bounds=()):
@@ -134,10 +134,19 @@ def project_clarabel_box(masks, log_target, lower, upper, costs=(), bounds=()):
         rows.append(row)
         limits.append(bound)
     A_in = sp.csc_matrix(np.array(rows))
-    return _solve(A_eq, b, A_in, np.array(limits), log_target, valid)
+    return _occupancy(A_eq, b, A_in, np.array(limits), log_target, valid)
 
 
-def _solve(A_eq, b, A_in, limits, log_target, valid):
+def _occupancy(A_eq, b, A_in, limits, log_target, valid):
+    solution = solve_cones(A_eq, b, A_in, limits, log_target, valid)
+    return None if solution is None else unpack(solution.x, valid)
+
+
+def solve_cones(A_eq, b, A_in, limits, log_target, valid):
+    """Clarabel's own answer, multipliers included; None if it gives up.
+
+    Minimises sum q (ln q - ln u) over A_eq (q, d) = b, A_in (q, d) <= limits.
+    """
     n = int(valid.sum())
     width = A_eq.shape[1] + n  # then t
     start = A_eq.shape[1]
@@ -171,4 +180,4 @@ def _solve(A_eq, b, A_in, limits, log_target, valid):
         ],
         settings,
     ).solve()
-    return unpack(solution.x, valid) if str(solution.status) == "Solved" else None
+    return solution if str(solution.status) == "Solved" else None

@@ -144,7 +144,7 @@ WHOLE = "must be a whole number, from 1 to 2147483647"
 TOP = "the keys are name, key, seeds, streams, checkpoints, instance, settings, learners."
 SETTINGS = "its keys are horizon, rates, delta, confidence_scale."
 RATES = 'rates must be "theory", "tuned" or a pair [C, eta] of positive numbers'
-LEARNERS = "pdgd-ops, uc-o-gdps, uniform, best-feasible, most-feasible"
+LEARNERS = ", ".join(registered_learners())
 
 WRONG = [
     # typing errors

@@ -7,100 +7,24 @@ stochastic or adversarial, nor the margin $\rho$.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import jax.numpy as jnp
 import optax
-from jax.tree_util import Partial
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import ArrayLike
 
-from pdgd_jax._internal.pytree import as_array, pytree, static
-from pdgd_jax._internal.typing import MaybeKey
-from pdgd_jax.learners._base import Info, Learner, Setting, check_setting
+from pdgd_jax._internal.pytree import as_array
+from pdgd_jax._internal.typing import Triples
+from pdgd_jax.learners._base import Learner, Setting, check_setting
 from pdgd_jax.learners._rates import RatesLike, rates_of
 from pdgd_jax.learners.primal_dual import _dual as dual
-from pdgd_jax.learners.primal_dual._uc_o_gdps import Config as PrimalConfig
-from pdgd_jax.learners.primal_dual._uc_o_gdps import State as PrimalState
-from pdgd_jax.learners.primal_dual._uc_o_gdps import init as init_primal
-from pdgd_jax.learners.primal_dual._uc_o_gdps import policy as primal_policy
-from pdgd_jax.learners.primal_dual._uc_o_gdps import update as update_primal
-from pdgd_jax.models import Layers, Outcome, Trajectory
+from pdgd_jax.learners.primal_dual import _players as players
+from pdgd_jax.learners.primal_dual import _primal as primal
+from pdgd_jax.learners.primal_dual._mirrors import Euclidean
+from pdgd_jax.learners.primal_dual._transitions import Estimated, Given
+from pdgd_jax.models import Layers
 from pdgd_jax.projection import Solver, solver_of
 
-__all__ = ["Config", "State", "init", "pdgd_ops", "policy", "update"]
-
-
-@pytree
-class Config:
-    """The settings; every number may be traced.
-
-    Attributes:
-      primal: the settings of UC-O-GDPS.
-      dual_step: the step size eta of the dual player.
-      num_constraints: m.
-      dual_optimizer: turns the step size into the dual player's optax transformation.
-    """
-
-    primal: PrimalConfig
-    dual_step: Float[Array, ""]
-    num_constraints: int = static()
-    dual_optimizer: Callable[[ArrayLike], optax.GradientTransformation] = static(default=optax.sgd)
-
-
-class State(NamedTuple):
-    """The state between episodes.
-
-    Attributes:
-      primal: the state of UC-O-GDPS.
-      dual: the multipliers.
-    """
-
-    primal: PrimalState
-    dual: dual.State
-
-
-def init(config: Config, key: MaybeKey) -> State:
-    r"""$\hat q_1$ uniform, $\lambda_1 = 0$."""
-    del key  # nothing is random
-    optimizer = config.dual_optimizer(config.dual_step)
-    multipliers = dual.init(optimizer, config.num_constraints, config.dual_step.dtype)
-    return State(init_primal(config.primal), multipliers)
-
-
-def policy(config: Config, state: State) -> Float[Array, "layers states actions"]:
-    r"""$\pi^{\hat q_t}$."""
-    return primal_policy(config.primal, state.primal)
-
-
-def update(
-    config: Config, state: State, trajectory: Trajectory, outcome: Outcome
-) -> tuple[State, Info]:
-    """One episode of both players.
-
-    Reference:
-      The paper's Algorithm PDGD-OPS, the body of its loop.
-    """
-    before, multipliers = state.primal, state.dual.multipliers
-    penalty = (multipliers[:, None, None, None] * outcome.constraints).sum(0)
-    loss = penalty - outcome.reward
-    primal, projection = update_primal(config.primal, before, trajectory, loss)
-    following = dual.update(
-        config.dual_optimizer(config.dual_step),
-        state.dual,
-        outcome,
-        config.primal.layers.to_pairs(before.occupancy),
-        config.primal.num_episodes,
-    )
-    info = Info(
-        occupancy=before.occupancy,
-        confidence=before.confidence,
-        multipliers=multipliers,
-        next_multipliers=following.multipliers,
-        loss=loss,
-        epoch=primal.visits.epoch,
-        projection=projection,
-    )
-    return State(primal, following), info
+__all__ = ["pdgd_ops"]
 
 
 def pdgd_ops(
@@ -113,6 +37,7 @@ def pdgd_ops(
     confidence_scale: ArrayLike = 1.0,
     solver: str | Solver = "newton",
     dual_optimizer: Callable[[ArrayLike], optax.GradientTransformation] = optax.sgd,
+    transition: Triples | None = None,
 ) -> Learner:
     r"""PDGD-OPS as a learner for `run`.
 
@@ -127,6 +52,8 @@ def pdgd_ops(
         less.
       solver: the solver of the projection: "newton", "osqp", "projected_gradient" or a `Solver`.
       dual_optimizer: turns the dual step size into an optax transformation.
+      transition: the true transitions, if it is to know them. It then projects over pairs. The step
+        sizes stay the same, so that a comparison shows what it costs not to know them.
 
     Returns:
       A learner, which is a pytree: `num_episodes`, `delta`, `rates` and `confidence_scale` are
@@ -151,15 +78,17 @@ def pdgd_ops(
     delta, scale = as_array(delta, float), as_array(confidence_scale, float)
     constants = rates_of(rates, layers, num_constraints, num_episodes, delta)
     T = as_array(num_episodes, float)
-    primal = PrimalConfig(layers, constants.primal, delta, scale, T, solver)
-    config = Config(primal, constants.dual, num_constraints, dual_optimizer)
-    # Bounds are known only for plain gradient descent.
-    known = constants if dual_optimizer is optax.sgd else None
-    return Learner(
-        init=Partial(init, config),
-        policy=Partial(policy, config),
-        update=Partial(update, config),
-        setting=Setting(
-            layers, delta, known, scale, as_array(num_episodes, jnp.int32), num_constraints
-        ),
+    player = primal.Config(
+        layers,
+        Estimated(T, delta, scale) if transition is None else Given(transition),
+        primal.Normalised(constants.primal, T),
+        mirror=Euclidean(solver),
     )
+    config = players.Config(player, constants.dual, dual.Box(T), num_constraints, dual_optimizer)
+    # Bounds are known only for plain gradient descent and transitions to be learnt.
+    plain = dual_optimizer is optax.sgd and transition is None
+    known = constants if plain else None
+    setting = Setting(
+        layers, delta, known, scale, as_array(num_episodes, jnp.int32), num_constraints
+    )
+    return players.together(config, setting)

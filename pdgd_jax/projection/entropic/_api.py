@@ -4,18 +4,17 @@ from typing import NoReturn
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from pdgd_jax._internal.checks import check_sums, first_place, is_positive, place
+from pdgd_jax._internal.checks import is_positive
 from pdgd_jax._internal.pytree import is_concrete
-from pdgd_jax._internal.typing import NDArray, Triples
+from pdgd_jax._internal.typing import Triples
 from pdgd_jax.models import Layers
-from pdgd_jax.projection._api import LARGEST_TARGET
 from pdgd_jax.projection._box import BoxSet
 from pdgd_jax.projection._confidence import ConfidenceSet
 from pdgd_jax.projection._known import KnownTransitions
-from pdgd_jax.projection.entropic._batch import LOOSE, EntropicStart, Lanes, TransitionSet
+from pdgd_jax.projection._validity import TransitionSet, check_arguments
+from pdgd_jax.projection.entropic._batch import EntropicStart, Lanes
 from pdgd_jax.projection.entropic._constraints import LinearConstraints
 from pdgd_jax.projection.entropic._solver import EntropicResult, solve
 
@@ -151,23 +150,6 @@ def _no_derivative(primals: PyTree, tangents: PyTree) -> NoReturn:
     )
 
 
-def _shapes(
-    layers: Layers, log_target: Array, confidence: TransitionSet, constraints: LinearConstraints
-) -> list[tuple[str, Array, tuple[int, ...]]]:
-    """What must have which shape."""
-    triples = layers.triple_shape
-    shapes = [("target", log_target, triples)]
-    if isinstance(confidence, BoxSet):
-        shapes += [("lower bound", confidence.lower, triples)]
-    elif isinstance(confidence, KnownTransitions):
-        shapes += [("transition", confidence.transition, triples)]
-    else:
-        shapes += [("center of the confidence set", confidence.center, triples)]
-        shapes += [("radius of the confidence set", confidence.radius, layers.shape)]
-    costs = constraints.costs
-    return [*shapes, ("cost", costs, (*costs.shape[:1], *layers.shape))]
-
-
 def _check(
     layers: Layers,
     log_target: Array,
@@ -175,60 +157,14 @@ def _check(
     constraints: LinearConstraints,
     warm_start: EntropicStart,
 ) -> None:
-    for name, array, shape in _shapes(layers, log_target, confidence, constraints):
-        if array.shape != shape:
-            raise ValueError(f"the {name} must have the shape {shape}; got {array.shape}.")
-    if not jnp.issubdtype(log_target.dtype, jnp.floating):
-        raise ValueError(f"the target must be floating point; it is {log_target.dtype}.")
+    costs = constraints.costs
+    if costs.shape[1:] != layers.shape:
+        wanted = (*costs.shape[:1], *layers.shape)
+        raise ValueError(f"the cost must have the shape {wanted}; got {costs.shape}.")
     shapes = layers.shape[:2], constraints.bounds.shape
     if jax.tree.map(jnp.shape, tuple(warm_start)) != shapes:
         raise ValueError(
             "the warm start does not fit; it must be that of an earlier entropic projection on "
             "layers of the same shape, with as many linear constraints."
         )
-    if not is_concrete(*jax.tree.leaves((layers, log_target, confidence))):
-        return
-    target, present = np.asarray(log_target), layers.possible()
-    where = first_place(~((np.abs(target) < LARGEST_TARGET) | (target == -np.inf)) & present)
-    if where is not None:
-        raise ValueError(
-            f"the target of {place(layers.triple_at(where))} has the logarithm {target[where]}; it "
-            f"must be a number of size below {LARGEST_TARGET:g}, or minus infinity."
-        )
-    _check_set(layers, confidence, present)
-
-
-def _check_set(layers: Layers, confidence: TransitionSet, present: NDArray) -> None:
-    pairs = np.asarray(layers.action_mask)
-
-    def rows(values: Array) -> NDArray:
-        return layers.rows_on_host(np.where(present, np.asarray(values), 0))
-
-    if isinstance(confidence, BoxSet):
-        least, most = rows(confidence.lower).sum(-1), rows(confidence.upper).sum(-1)
-        where = first_place(~((least < 1 + LOOSE) & (most > 1 - LOOSE)) & pairs)
-        if where is not None:
-            raise ValueError(
-                f"the bounds of {place(where)} sum to {least[where]:.9g} and {most[where]:.9g} "
-                "over the next layer; there must be a distribution between them."
-            )
-        return
-    known = isinstance(confidence, KnownTransitions)
-    center = (
-        confidence.transition if isinstance(confidence, KnownTransitions) else confidence.center
-    )
-    check_sums(
-        "the transition" if known else "the center",
-        rows(center),
-        LOOSE,
-        pairs,
-        over=" over the next layer",
-        must="it must be a distribution (for a pair never visited, any one will do)",
-    )
-    if isinstance(confidence, ConfidenceSet):
-        radius = np.asarray(confidence.radius)
-        where = first_place(~(radius >= 0) & pairs)
-        if where is not None:
-            raise ValueError(
-                f"the radius of {place(where)} is {radius[where]}; it must be at least 0."
-            )
+    check_arguments(layers, log_target, confidence, logarithmic=True)

@@ -1,6 +1,6 @@
 """A batch of entropic projections with lanes last, without zeros that no flow can pass."""
 
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -8,22 +8,16 @@ from jax import lax
 from jaxtyping import Array
 
 from pdgd_jax.models import Layers
-from pdgd_jax.projection._api import LARGEST_TARGET
 from pdgd_jax.projection._box import BoxSet
 from pdgd_jax.projection._cone import ABSENT
-from pdgd_jax.projection._confidence import ConfidenceSet
 from pdgd_jax.projection._known import KnownTransitions
 from pdgd_jax.projection._layout import join
 from pdgd_jax.projection._problem import entries_first, entries_sum, per_lane
+from pdgd_jax.projection._validity import LARGEST_TARGET, LOOSE, TransitionSet
 from pdgd_jax.projection.entropic._cones import Balls, Boxes, ConeSet, Points, logarithm
 from pdgd_jax.projection.entropic._constraints import LinearConstraints
 
-__all__ = ["Batch", "EntropicStart", "Lanes", "TransitionSet"]
-
-TransitionSet: TypeAlias = ConfidenceSet | BoxSet | KnownTransitions
-
-# How far the sum of a row may be from 1: an estimate is a quotient of counts, perhaps in float32.
-LOOSE = 1e-3
+__all__ = ["Batch", "EntropicStart", "Lanes"]
 
 
 class EntropicStart(NamedTuple):

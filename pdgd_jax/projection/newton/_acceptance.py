@@ -18,8 +18,8 @@ from jaxtyping import Array
 
 from pdgd_jax.projection._cone import positive_part
 from pdgd_jax.projection.newton._iteration import Found, excess_of
-from pdgd_jax.projection.newton._lists import AnyCones, AnyProblem
 from pdgd_jax.projection.newton._options import NewtonOptions
+from pdgd_jax.projection.newton._rays import AnyCones, AnyProblem
 
 __all__ = ["accepted", "measured"]
 

@@ -19,8 +19,8 @@ from pdgd_jax.projection.newton._iteration import (
     unevaluated,
 )
 from pdgd_jax.projection.newton._linesearch import Search, Step, judged
-from pdgd_jax.projection.newton._lists import AnyCones, AnyProblem
 from pdgd_jax.projection.newton._options import NewtonOptions
+from pdgd_jax.projection.newton._rays import AnyCones, AnyProblem
 from pdgd_jax.projection.newton._start import cast
 
 __all__ = ["from_start", "in_double"]

@@ -9,8 +9,8 @@ from jaxtyping import Array
 
 from pdgd_jax.projection._cone import ConePieces, Entries, positive_part
 from pdgd_jax.projection._problem import per_lane
-from pdgd_jax.projection.newton._lists import AnyCones
 from pdgd_jax.projection.newton._options import NewtonOptions
+from pdgd_jax.projection.newton._rays import AnyCones
 from pdgd_jax.projection.newton._system import solve
 
 __all__ = [

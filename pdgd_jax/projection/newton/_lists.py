@@ -13,7 +13,7 @@ with 0, for whatever does not exist.
 """
 
 from functools import reduce
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,6 @@ from jaxtyping import Array
 
 from pdgd_jax._internal.typing import NDArray
 from pdgd_jax.models import Groups, LayeredMDP, Layers, Successors, occupancy_of
-from pdgd_jax.projection._api import LARGEST_TARGET
 from pdgd_jax.projection._cone import (
     ABSENT,
     ConePieces,
@@ -33,14 +32,11 @@ from pdgd_jax.projection._cone import (
     support_of,
 )
 from pdgd_jax.projection._confidence import ConfidenceSet
-from pdgd_jax.projection._layout import Cones
 from pdgd_jax.projection._problem import entries_sum, exact_sum, per_lane
+from pdgd_jax.projection._validity import LARGEST_TARGET
 from pdgd_jax.projection._xla import fence
-from pdgd_jax.projection.newton._dense import DenseProblem
 
 __all__ = [
-    "AnyCones",
-    "AnyProblem",
     "EdgePlaces",
     "ListCones",
     "ListProblem",
@@ -48,6 +44,7 @@ __all__ = [
     "and_zeros",
     "at",
     "entries_total",
+    "half_lines",
     "joined",
     "sums_at",
 ]
@@ -129,7 +126,7 @@ class ListCones(NamedTuple):
         """The pieces of every cone: at the given masses, or where the masses are exact."""
         find = project_cone if exact else classify
         groups = [
-            fence(_half_lines, u, p) if len(u) == 1 else fence(find, u, p, h, s)
+            fence(half_lines, u) if len(u) == 1 else fence(find, u, p, h, s)
             for u, p, h, s in zip(
                 point, self.center, self.split(self.half_radius), self.split(mass), strict=True
             )
@@ -210,15 +207,15 @@ def entries_total(entries: Array) -> Array:
 WRITTEN_OUT = 16
 
 
-def _half_lines(point: Array, center: Array) -> ConePieces:
+def half_lines(point: Array) -> ConePieces:
     """The pieces of cones with one entry, `[1, n]`: there is nothing to search."""
     own = point[0]
     mass = positive_part(own)
     rounding = 4 * jnp.finfo(point.dtype).eps * jnp.abs(own)
     return ConePieces(
         value=mass[None],
-        weight=jnp.ones_like(center),
-        block=jnp.zeros_like(center),
+        weight=jnp.ones_like(point),
+        block=jnp.zeros_like(point),
         gain=jnp.where(own > 0, jnp.ones_like(own), 0),
         mass=mass,
         mass_guess=mass,
@@ -376,10 +373,6 @@ class ListProblem(NamedTuple):
     def returned(self, occupancy: Array) -> Array:
         """The occupancy as it is returned, with the lanes last; NaN for invalid input."""
         return jnp.where(per_lane(self.sound, 3), occupancy, jnp.nan)
-
-
-AnyCones: TypeAlias = Cones | ListCones
-AnyProblem: TypeAlias = DenseProblem | ListProblem
 
 
 def _lists_of(layers: Layers) -> Successors:

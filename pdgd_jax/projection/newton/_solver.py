@@ -38,6 +38,7 @@ from jaxtyping import Array, ArrayLike, DTypeLike
 from pdgd_jax.models import Layers
 from pdgd_jax.projection._api import ProjectionInfo, ProjectionResult, Solver
 from pdgd_jax.projection._confidence import ConfidenceSet
+from pdgd_jax.projection._known import KnownTransitions
 from pdgd_jax.projection._layout import MIN_LAYERS
 from pdgd_jax.projection._problem import Problem
 from pdgd_jax.projection._xla import fence
@@ -46,8 +47,9 @@ from pdgd_jax.projection.newton._batching import Batched, Lanes, merging
 from pdgd_jax.projection.newton._dense import DenseProblem
 from pdgd_jax.projection.newton._fallback import from_start, in_double
 from pdgd_jax.projection.newton._iteration import Found, Guess, local, select
-from pdgd_jax.projection.newton._lists import AnyCones, AnyProblem, ListProblem
+from pdgd_jax.projection.newton._lists import ListProblem
 from pdgd_jax.projection.newton._options import DEFAULT, NewtonOptions
+from pdgd_jax.projection.newton._rays import AnyCones, AnyProblem, RayProblem, has_lists
 from pdgd_jax.projection.newton._start import WarmStart, init, mean_target, predict, roughly
 
 __all__ = ["make_solver", "solver"]
@@ -67,7 +69,7 @@ class Prepared(NamedTuple):
     goal: Array  # [B], the residual to reach
 
 
-def prepare(lanes: Lanes) -> Prepared:
+def prepare(lanes: Lanes, known: bool = False) -> Prepared:
     """The problem in both layouts, the start, and the residual to reach; lanes last."""
     layers, target, confidence = lanes.layers, lanes.target, lanes.confidence
     problem: AnyProblem
@@ -77,6 +79,8 @@ def prepare(lanes: Lanes) -> Prepared:
         problem = DenseProblem(Problem.of(*masks, target, *ball, lanes.support))
     else:
         problem = ListProblem.of(layers, target, confidence)
+    if known:
+        problem = RayProblem(problem)
     cones = problem.cones()
     start = lanes.warm_start
     before = WarmStart(
@@ -105,7 +109,7 @@ def _find(
     goal: Array,
 ) -> Found:
     """Steps from the start, then globalised steps from zero in the lanes that are not solved."""
-    if isinstance(problem, ListProblem):
+    if has_lists(problem):
         found = from_start(options, problem, goal, start, change)
     else:
         found = local(options, cones, start, goal)
@@ -123,14 +127,16 @@ def _find(
     )
 
 
-@partial(jax.jit, static_argnames="options")  # for its cache: `vmap` would trace it again
-def project_lanes(options: NewtonOptions, lanes: Lanes) -> ProjectionResult:
+@partial(
+    jax.jit, static_argnames=("options", "known")
+)  # for its cache: `vmap` would trace it again
+def project_lanes(options: NewtonOptions, known: bool, lanes: Lanes) -> ProjectionResult:
     """Project all lanes; they are the first axis of every argument and result."""
     lanes_last = jax.tree.map(partial(jnp.moveaxis, source=0, destination=-1), lanes)
-    problem, cones, before, goal = fence(prepare, lanes_last)
+    problem, cones, before, goal = fence(prepare, lanes_last, known=known)
     target = fence(mean_target, cones, before)
     predicted = fence(predict, cones, before, target, response=options.response)
-    if isinstance(problem, ListProblem):
+    if has_lists(problem):
         start, rough_steps = predicted, jnp.zeros_like(goal, jnp.int32)
     else:
         start, rough_steps = roughly(options, cones, predicted)
@@ -143,7 +149,7 @@ def project_lanes(options: NewtonOptions, lanes: Lanes) -> ProjectionResult:
         problem.assembled(found.value, found.last),
     )
     change = before.change
-    if isinstance(problem, ListProblem):
+    if has_lists(problem):
         change = found.start.potential - predicted.potential
     lanes_first = partial(jnp.moveaxis, source=-1, destination=0)
 
@@ -171,12 +177,13 @@ def project_lanes(options: NewtonOptions, lanes: Lanes) -> ProjectionResult:
 
 
 @cache  # one function per options: the cache of `jit` is keyed by the function
-def _project_batch(options: NewtonOptions) -> Batched:
-    return merging(partial(project_lanes, options), options)
+def _project_batch(options: NewtonOptions, known: bool) -> Batched:
+    return merging(partial(project_lanes, options, known), options)
 
 
 def _solve(
     options: NewtonOptions,
+    known: bool,
     layers: Layers,
     target: Array,
     confidence: ConfidenceSet,
@@ -184,12 +191,13 @@ def _solve(
     tolerance: ArrayLike,
 ) -> ProjectionResult:
     """Project one target; under `vmap`, all lanes together."""
+    solve = partial(_solve_in_batch, options, known)
     if layers.successors is None or not _fits_densely(options, layers):
-        return _solve_in_batch(options, layers, target, confidence, warm_start, tolerance)
+        return solve(layers, target, confidence, warm_start, tolerance)
     support = layers.to_dense(layers.triple_mask)
     dense = ConfidenceSet(layers.to_dense(confidence.center), confidence.radius)
     wide, target = layers.without_lists(), layers.to_dense(target)
-    result = _solve_in_batch(options, wide, target, dense, warm_start, tolerance, support)
+    result = solve(wide, target, dense, warm_start, tolerance, support)
     return result._replace(occupancy=layers.from_dense(result.occupancy))
 
 
@@ -201,6 +209,7 @@ def _fits_densely(options: NewtonOptions, layers: Layers) -> bool:
 
 def _solve_in_batch(
     options: NewtonOptions,
+    known: bool,
     layers: Layers,
     target: Array,
     confidence: ConfidenceSet,
@@ -217,7 +226,8 @@ def _solve_in_batch(
         target, confidence, support = jax.tree.map(pad, (target, confidence, support))
         longer = warm_start._replace(potential=pad(warm_start.potential))
         padded = layers.pad_to((MIN_LAYERS, S, A))
-        result = _solve_in_batch(options, padded, target, confidence, longer, tolerance, support)
+        arguments = padded, target, confidence, longer, tolerance, support
+        result = _solve_in_batch(options, known, *arguments)
         potential = result.warm_start.potential[:L]
         return result._replace(
             occupancy=result.occupancy[:L],
@@ -225,7 +235,7 @@ def _solve_in_batch(
         )
     tolerance = jnp.asarray(tolerance, target.dtype)
     lane = Lanes(layers, target, confidence, warm_start, tolerance, support)
-    result = _project_batch(options)(jax.tree.map(lambda x: x[None], lane))
+    result = _project_batch(options, known)(jax.tree.map(lambda x: x[None], lane))
     return jax.tree.map(lambda x: x[0], result)
 
 
@@ -248,7 +258,27 @@ def make_solver(options: NewtonOptions = DEFAULT) -> Solver:
 
 @cache
 def _make_solver(options: NewtonOptions) -> Solver:
-    return Solver(partial(_cold, options), partial(_solve, options), TOLERANCE, takes_lists=True)
+    return Solver(
+        init=partial(_cold, options),
+        solve=partial(_solve, options, False),
+        tolerance=TOLERANCE,
+        takes_lists=True,
+        solve_known=partial(_solve_known, options),
+    )
+
+
+def _solve_known(
+    options: NewtonOptions,
+    layers: Layers,
+    target: Array,
+    known: KnownTransitions,
+    warm_start: WarmStart,
+    tolerance: ArrayLike,
+) -> ProjectionResult:
+    """Project a target over pairs, in the distance over pairs."""
+    confidence = ConfidenceSet(known.transition, jnp.zeros_like(target))
+    triples = jnp.broadcast_to(layers.to_triples(target), layers.triple_shape)
+    return _solve(options, True, layers, triples, confidence, warm_start, tolerance)
 
 
 def _cold(options: NewtonOptions, layers: Layers, dtype: DTypeLike) -> WarmStart:

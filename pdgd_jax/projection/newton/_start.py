@@ -13,8 +13,8 @@ from pdgd_jax.projection._cone import ABSENT, positive_part
 from pdgd_jax.projection._layout import MIN_LAYERS
 from pdgd_jax.projection._xla import fence
 from pdgd_jax.projection.newton._iteration import Guess, evaluate, newton_point, select
-from pdgd_jax.projection.newton._lists import AnyCones, ListCones
 from pdgd_jax.projection.newton._options import NewtonOptions
+from pdgd_jax.projection.newton._rays import AnyCones, has_lists
 
 __all__ = ["WarmStart", "cast", "init", "mean_target", "predict", "roughly"]
 
@@ -76,7 +76,7 @@ def mean_target(cones: AnyCones, before: WarmStart) -> Array:
     total, count = (
         cones.totals(jax.tree.map(present, x, cones.target)) for x in (cones.target, ones)
     )
-    if isinstance(cones, ListCones):
+    if has_lists(cones):
         total = total - before.mass
     return total / jnp.maximum(count, 1)
 

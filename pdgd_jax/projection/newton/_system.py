@@ -11,7 +11,7 @@ from pdgd_jax.projection._hessian import hessian_of, solve_system
 from pdgd_jax.projection._layout import Cones
 from pdgd_jax.projection._problem import per_lane
 from pdgd_jax.projection.newton._edges import EdgeMatrix
-from pdgd_jax.projection.newton._lists import AnyCones
+from pdgd_jax.projection.newton._rays import AnyCones, RayCones
 
 __all__ = ["solve"]
 
@@ -39,9 +39,13 @@ def solve(
       guess: `[L, S, B]`, of the direction of the solution, for an iteration.
       accuracy: `[B]`, what an iteration may leave of the largest entry of $r$.
     """
-    if isinstance(cones, Cones):
-        return solve_system(hessian_of(cones, pieces, last, damping), right)
-    return _conjugate_gradients(EdgeMatrix.of(cones, pieces, damping), right, guess, accuracy)
+    if isinstance(cones, RayCones):
+        base, pieces = cones.base, cones.in_base(pieces)
+    else:
+        base = cones
+    if isinstance(base, Cones):
+        return solve_system(hessian_of(base, pieces, last, damping), right)
+    return _conjugate_gradients(EdgeMatrix.of(base, pieces, damping), right, guess, accuracy)
 
 
 class _Conjugate(NamedTuple):
