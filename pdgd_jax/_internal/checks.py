@@ -9,6 +9,8 @@ import numpy as np
 from pdgd_jax._internal.typing import NDArray
 
 __all__ = [
+    "LARGEST_KEY",
+    "MOST_EPISODES",
     "are_counts",
     "check_sums",
     "first_place",
@@ -21,6 +23,10 @@ __all__ = [
     "rounding_of_sums",
     "whole_number",
 ]
+
+# Episodes and seeds are counted in 32 bits. Without float64, JAX limits keys to 32 bits as well.
+MOST_EPISODES = 2**31 - 1
+LARGEST_KEY = 2**32 - 1
 
 # Numbers
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pdgd_jax._internal.checks import is_whole, whole_number
+from pdgd_jax._internal.checks import MOST_EPISODES, is_whole, whole_number
 from pdgd_jax._internal.files import ASIDE
 from pdgd_jax._internal.registry import nearest
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ANY_OPTION",
-    "LARGEST_KEY",
     "AsJson",
     "Force",
     "InstanceName",
@@ -51,12 +50,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a ta
 Force = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
 
 
-# Episodes and seeds are counted in 32 bits. Without float64, JAX limits keys to 32 bits as well.
-_MOST = 2**31 - 1
-LARGEST_KEY = 2**32 - 1
-
-
-def whole(option: str, number: float, least: int = 1, most: int = _MOST) -> int:
+def whole(option: str, number: float, least: int = 1, most: int = MOST_EPISODES) -> int:
     """A whole number that may be written as 1e5."""
     far = isinstance(number, int) and number > 10**300
     return whole_number(

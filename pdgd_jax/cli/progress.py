@@ -3,7 +3,7 @@
 import time
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from pdgd_jax._internal.text import count_in_words, duration_in_words, size_in_words
@@ -62,8 +62,50 @@ def speed_in_words(done: int, total: int, speed: float | None, left: float | Non
     return words
 
 
+class RunView:
+    """Shows the progress of a run as one bar.
+
+    Attributes:
+      seconds: the time it has played so far, without compilation.
+    """
+
+    def __init__(self, console: Console, title: str, *, quiet: bool = False) -> None:
+        self._title = title
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f}%"),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=quiet,
+        )
+        self._task = self._bar.add_task("compiling", rate="")
+        self.seconds = 0.0
+
+    def __enter__(self) -> "RunView":
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def __call__(self, progress: SweepProgress) -> None:
+        """Show the progress."""
+        self.seconds = progress.seconds
+        if progress.state == SweepState.PLAYING:
+            self._bar.update(
+                self._task,
+                description=self._title,
+                total=progress.plan.episodes,
+                completed=progress.episodes,
+                rate=f"{progress.speed:,.0f} episodes/s" if progress.speed else "",
+            )
+
+
 class ProgressView:
-    """Shows progress: bars on a terminal, otherwise a line now and then."""
+    """Shows the progress of a sweep: bars on a terminal, otherwise a line now and then."""
 
     def __init__(self, console: Console, pause: float = 10.0, devices: int | None = None) -> None:
         self._console, self._devices = console, devices

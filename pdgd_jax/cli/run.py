@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import jax
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from pdgd_jax._internal.checks import LARGEST_KEY
 from pdgd_jax._internal.text import count_in_words
 from pdgd_jax.cli.app import Command
 from pdgd_jax.cli.cost import DryRun, Yes, announce, show_cost
 from pdgd_jax.cli.options import (
-    LARGEST_KEY,
     AsJson,
     InstanceName,
     completing,
@@ -27,22 +26,15 @@ from pdgd_jax.cli.options import (
     whole,
 )
 from pdgd_jax.cli.output import print_json
+from pdgd_jax.cli.progress import RunView
 from pdgd_jax.cli.summary import check_out, print_summary, saving
-from pdgd_jax.learners import make_learner
-from pdgd_jax.results import process_name, summarise
+from pdgd_jax.learners import make_learner, settings_of
+from pdgd_jax.results import QUANTITIES, process_name, summarise
 from pdgd_jax.simulation import use_cores
-from pdgd_jax.sweeps import SweepProgress, SweepState, cost_of_run, sweep
+from pdgd_jax.sweeps import cost_of_run, sweep
 
 if TYPE_CHECKING:
     import xarray
-
-_COLUMNS = (
-    TextColumn("{task.description}"),
-    BarColumn(),
-    TextColumn("{task.percentage:>3.0f}%"),
-    TextColumn("{task.fields[rate]}"),
-    TimeRemainingColumn(),
-)
 
 # Without files to write, a run reports its progress at every checkpoint, or at every tenth if it is
 # short (estimated seconds): each report takes 15 ms.
@@ -57,6 +49,7 @@ class Shown(StrEnum):
     MEAN = "mean"
 
 
+# The defaults are those of a configuration and of the learners: a test compares them.
 Episodes = Annotated[float, typer.Option(help="T, the number of episodes.")]
 Seeds = Annotated[int, typer.Option(help="The number of independent runs.")]
 RandomKey = Annotated[int, typer.Option(help="Determines everything random, except the instance.")]
@@ -163,7 +156,7 @@ def run(
     title = f"{learner} on {name}: {played} ({speed})"
     console.print(Text(title, style="bold"), soft_wrap=True)
     print_summary(console, facts, data, all_=certificates, statistic=statistic.value)
-    if learner == "pdgd-ops" and rates == "theory":
+    if rates == "theory" and "rates" in settings_of(learner) and _has_multipliers(facts):
         console.print(
             "rates of the proofs barely move the multipliers at such horizons; use "
             "[bold]--rates tuned[/] to see the algorithm at work"
@@ -184,32 +177,17 @@ COMMAND = Command(
 )
 
 
+def _has_multipliers(facts: dict[str, Any]) -> bool:
+    row = QUANTITIES["multipliers"].row
+    return row is not None and row.when(facts)
+
+
 def _played(
     configuration: dict[str, Any], width: int, every: int | None, out: Path | None, *, quiet: bool
 ) -> tuple["xarray.Dataset", float]:
     """Play a sweep of one cell, save it if asked, and measure the time."""
-    T, seeds = configuration["settings"]["horizon"], configuration["seeds"]
-    reports: list[SweepProgress] = []
-    console = Console(stderr=True)
-    with Progress(*_COLUMNS, console=console, transient=True, disable=quiet) as progress:
-        task = progress.add_task("compiling", total=T * seeds, rate="")
-
-        def show(report: SweepProgress) -> None:
-            reports[:] = [report]
-            if report.state == SweepState.PLAYING:
-                progress.update(
-                    task,
-                    description=f"{configuration['name']}, {count_in_words(seeds, 'seed')}",
-                    completed=report.episodes,
-                    rate=f"{report.speed:,.0f} episodes/s" if report.speed else "",
-                )
-
-        with saving(out) as folder:
-            data = sweep(
-                configuration,
-                out=folder,
-                width=width,
-                save_every=every,
-                on_progress=show,
-            ).load()
-    return data, reports[0].seconds
+    seeds = count_in_words(configuration["seeds"], "seed")
+    title = f"{configuration['name']}, {seeds}"
+    with RunView(Console(stderr=True), title, quiet=quiet) as shown, saving(out) as folder:
+        data = sweep(configuration, out=folder, width=width, save_every=every, on_progress=shown)
+        return data.load(), shown.seconds

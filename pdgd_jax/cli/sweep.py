@@ -16,14 +16,12 @@ from pdgd_jax.cli.options import AsJson, completing, configuration_names
 from pdgd_jax.cli.output import plain_table, print_json, print_table, warn_unconverged
 from pdgd_jax.cli.progress import ProgressView, cost_of, print_plan
 from pdgd_jax.cli.signals import finish_first
-from pdgd_jax.results import QUANTITIES, Estimate
+from pdgd_jax.results import QUANTITIES, Estimate, cells_of
 from pdgd_jax.simulation import local_devices, use_cores
-from pdgd_jax.sweeps import Cluster, Configuration, Plan, join, plan_of, read_configuration
+from pdgd_jax.sweeps import Cluster, Configuration, join, plan_of, read_configuration
 
 if TYPE_CHECKING:
     import xarray
-
-    from pdgd_jax.sweeps import SweepProgress
 
 __all__ = ["COMMAND"]
 
@@ -98,9 +96,9 @@ def sweep(
     leads = cluster is None or cluster.process == 0
     console = Console(stderr=True, quiet=as_json or not leads)
     begin = time.perf_counter()
-    data, plan = _played(console, asked, out=out, devices=devices, cluster=cluster, **cut)
+    data = _played(console, asked, out=out, devices=devices, cluster=cluster, **cut)
     if leads:
-        facts = _facts(data, plan, out, time.perf_counter() - begin)
+        facts = _facts(data, out, time.perf_counter() - begin)
         print_json(facts) if as_json else _print_results(Console(), facts)
         warn_unconverged(Console(stderr=True), facts["unconverged"], facts["residual"])
 
@@ -134,24 +132,18 @@ def _joined(
 
 def _played(
     console: Console, asked: Configuration, *, out: Path, devices: int | None, **settings: Any
-) -> tuple["xarray.Dataset", Plan]:
+) -> "xarray.Dataset":
     """Play a sweep and show its progress; Ctrl-C finishes the chunk and ends with 130."""
     from pdgd_jax.sweeps import Interrupted, sweep
 
-    plans: list[Plan] = []
     shown = ProgressView(console, devices=devices)
-
-    def on_progress(progress: "SweepProgress") -> None:
-        plans[:] = [progress.plan]
-        shown(progress)
-
     try:
         with finish_first(console) as should_stop, shown:
-            data = sweep(
+            return sweep(
                 asked,
                 out=out,
                 devices=devices,
-                on_progress=on_progress,
+                on_progress=shown,
                 should_stop=should_stop,
                 **settings,
             )
@@ -161,41 +153,31 @@ def _played(
             soft_wrap=True,
         )
         raise typer.Exit(130) from None
-    return data, plans[0]
 
 
 _ENDS = ("regret", "violation")
 _CELL = ("instance", "learner", "rates", "delta", "confidence_scale", "horizon")
 
 
-def _facts(data: "xarray.Dataset", plan: Plan, out: Path, seconds: float) -> dict[str, Any]:
+def _facts(data: "xarray.Dataset", out: Path, seconds: float) -> dict[str, Any]:
     """The final values of every cell; None for a setting that its learner ignores."""
-    names = [[_plain(value) for value in data[name].values] for name in _CELL]
-    last = data.isel(checkpoint=-1).transpose(*_CELL, "seed", ...)
-    unconverged, rows = last.unconverged.sum("seed").values, []
-    failed = 0
-    for cell in sorted({lane.cell for _, block in plan.blocks() for lane in block.lanes}):
-        at = tuple(int(getattr(cell, name)) for name in _CELL)
-        row = {
-            name: None if name in cell.repeats and len(values) > 1 else values[i]
-            for name, values, i in zip(_CELL, names, at, strict=True)
-        }
-        one = data.isel(dict(zip(_CELL, at, strict=True)))
-        rows.append(row | {name: Estimate.of(QUANTITIES[name].end(one)).median for name in _ENDS})
-        failed += int(unconverged[at])
+    cells = cells_of(data)
+    rows: list[dict[str, Any]] = []
+    for cell in cells:
+        swept = {name for name in _CELL if data.sizes[name] > 1}
+        row = {name: cell.values[name] for name in _CELL} | dict.fromkeys(swept - {*cell.names})
+        rows.append(
+            row | {name: Estimate.of(QUANTITIES[name].end(cell.data)).median for name in _ENDS}
+        )
     return {
         "out": str(out),
         "seconds": seconds,
-        "lanes": plan.lanes,
+        "lanes": len(cells) * data.sizes["seed"],
         "layers": data.sizes["layer"],
-        "unconverged": failed,
-        "residual": float(last.residual.max()),
+        "unconverged": sum(int(QUANTITIES["unconverged"].end(cell.data).sum()) for cell in cells),
+        "residual": float(data.residual.isel(checkpoint=-1).max()),
         "cells": rows,
     }
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") else value
 
 
 def _print_results(console: Console, facts: dict[str, Any]) -> None:

@@ -7,9 +7,7 @@ from pdgd_jax._internal.memory import check_memory
 from pdgd_jax._internal.typing import NDArray
 from pdgd_jax.models import LayeredMDP
 
-__all__ = ["MOST_EPISODES", "at_most", "check_size"]
-
-MOST_EPISODES = 2**31 - 1  # episodes are counted in 32 bits
+__all__ = ["at_most", "check_size"]
 
 
 def check_size(

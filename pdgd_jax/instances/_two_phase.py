@@ -4,8 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from pdgd_jax._internal.checks import whole_number
-from pdgd_jax.instances._build import MOST_EPISODES
+from pdgd_jax._internal.checks import MOST_EPISODES, whole_number
 from pdgd_jax.models import CMDP, LayeredMDP, Layers
 from pdgd_jax.processes import Constant, Phases
 

@@ -148,7 +148,12 @@ def _guarantees(cell: Cell) -> "_Entry":
     words = [f"{holds} hold", f"{fails} fail" if fails else ""]
     kind = "fails" if fails else ""
     small = f"{vacuous} vacuous" if vacuous else ""
-    return _Entry(", ".join(filter(None, words)), holds - 1000 * fails, small, kind)
+    return _Entry(", ".join(filter(None, words)), _rank(holds, fails), small, kind)
+
+
+def _rank(holds: int, fails: int) -> float:
+    """A number to sort cells by: first by how few guarantees fail, then by how many hold."""
+    return holds / (1 + holds) - fails
 
 
 def _stuck(cell: Cell) -> "_Entry":

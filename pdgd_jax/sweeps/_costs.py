@@ -103,15 +103,20 @@ _PROCESS_BYTES_OF_STATE = 10 * 2**20
 # How many arrays of the size of an occupancy a projection holds at once; a generous estimate.
 _PROJECTION_ARRAYS = 32
 
-_FIXED_LEARNERS = ("uniform", "best-feasible", "most-feasible")
+# The learners that were measured; a cost is known for no other, whatever it resembles.
+_MEASURED = {
+    "pdgd-ops": NEWTON,
+    "uc-o-gdps": NEWTON,
+    "uniform": FIXED,
+    "best-feasible": FIXED,
+    "most-feasible": FIXED,
+}
 
 
 def constants_of(learner: str, solver: str) -> Constants | None:
     """The constants of a learner; None if they are unknown."""
-    if learner in _FIXED_LEARNERS:
-        return FIXED
-    known = learner in ("pdgd-ops", "uc-o-gdps") and solver == "newton"
-    return NEWTON if known else None
+    constants = _MEASURED.get(learner)
+    return None if constants is NEWTON and solver != "newton" else constants
 
 
 def episode_seconds(
@@ -314,8 +319,8 @@ def _known(learner: str, solver: str) -> tuple[Constants | None, str]:
     constants = constants_of(learner, solver)
     if constants is not None:
         return constants, ""
-    own = learner not in ("pdgd-ops", "uc-o-gdps")
-    return None, f"not measured for {f'learner {learner!r}' if own else f'solver {solver!r}'}"
+    what = f"solver {solver!r}" if learner in _MEASURED else f"learner {learner!r}"
+    return None, f"not measured for {what}"
 
 
 def _memory(

@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from pdgd_jax._internal.checks import LARGEST_KEY, MOST_EPISODES
 from pdgd_jax._internal.registry import nearest
 from pdgd_jax._internal.typing import Table
 from pdgd_jax.instances import builder_of, check_value
@@ -36,9 +37,6 @@ KEYS = {
     "settings": ("horizon", "rates", "delta", "confidence_scale"),
     "learners": ("names", "solver"),
 }
-# Episodes are counted in 32 bits. Without float64, JAX limits keys to 32 bits as well.
-_MOST_EPISODES = 2**31 - 1
-_LARGEST_KEY = 2**32 - 1
 
 
 def fields_of(table: Mapping[str, Any], where: Callable[[KeyPath], str]) -> Table:
@@ -60,7 +58,7 @@ def fields_of(table: Mapping[str, Any], where: Callable[[KeyPath], str]) -> Tabl
     ) -> tuple[T, ...]:
         return several(("settings", name), settings.get(name, default), check)
 
-    horizon = settings_of("horizon", 10_000, whole(1, _MOST_EPISODES))
+    horizon = settings_of("horizon", 10_000, whole(1, MOST_EPISODES))
     fewest = min(horizon)
     checkpoints = whole(1)(("checkpoints",), table.get("checkpoints", min(200, fewest)))
     if checkpoints > fewest:
@@ -71,7 +69,7 @@ def fields_of(table: Mapping[str, Any], where: Callable[[KeyPath], str]) -> Tabl
         )
     return {
         "name": text_of(("name",), table.get("name", "sweep")),
-        "key": whole(0, _LARGEST_KEY)(("key",), table.get("key", 0)),
+        "key": whole(0, LARGEST_KEY)(("key",), table.get("key", 0)),
         "seeds": whole(1)(("seeds",), table.get("seeds", 8)),
         "streams": one_of("stream", STREAMS)(("streams",), table.get("streams", "paired")),
         "checkpoints": checkpoints,

@@ -1,4 +1,5 @@
 import errno
+import inspect
 import io
 import json
 import re
@@ -21,8 +22,10 @@ from pdgd_jax import (
     run,
     sweep_status,
 )
+from pdgd_jax.cli import run as run_command
 from pdgd_jax.cli import summary
 from pdgd_jax.cli.textplot import curve
+from pdgd_jax.instances import options_of
 from pdgd_jax.learners import Learner
 from pdgd_jax.results import summarise
 from tests.quick import QUICK
@@ -31,6 +34,29 @@ from tests.quick import QUICK
 def two_seeds(cmdp, learner, num_episodes):
     keys = jax.random.split(jax.random.key(0), 2)
     return jax.jit(jax.vmap(lambda key: run(key, cmdp, learner, num_episodes)))(keys)
+
+
+def defaults_of(function):
+    parameters = inspect.signature(function).parameters.values()
+    return {parameter.name: parameter.default for parameter in parameters}
+
+
+def test_defaults_are_the_same_in_the_command_a_configuration_and_every_signature():
+    """They are written in signatures, where readers and `help` look for them."""
+    command = defaults_of(run_command.run)
+    sweep = Configuration.from_dict({"instance": [{"make": command["name"]}]})
+    assert (sweep.horizon, sweep.learners) == ((command["episodes"],), (command["learner"],))
+    same = ("key", "seeds", "checkpoints", "solver")
+    assert [getattr(sweep, name) for name in same] == [command[name] for name in same]
+    swept = ("rates", "delta", "confidence_scale")
+    assert [getattr(sweep, name) for name in swept] == [(command[name],) for name in swept]
+    assert defaults_of(run)["checkpoints"] == command["checkpoints"]
+    assert options_of("two-phase")["num_episodes"] == command["episodes"]
+    own = (learners.pdgd_ops, learners.uc_o_gdps, learners.uc_o_reps, learners.ucpd)
+    found = [learners.settings_of(name) for name in learners.registered_learners()]
+    for settings in [*found, *map(defaults_of, own)]:
+        common = {name: settings[name] for name in learners.SETTINGS if name in settings}
+        assert common == {name: command[name] for name in common}
 
 
 def test_instances_are_listed(pdgd):
