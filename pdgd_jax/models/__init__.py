@@ -1,6 +1,7 @@
 """Loop-free CMDPs with their occupancies, policies and trajectories."""
 
 from pdgd_jax.models._cmdp import CMDP, EpisodesWarning, Outcome, RewardUnits, stack
+from pdgd_jax.models._groups import Groups
 from pdgd_jax.models._layers import Layers
 from pdgd_jax.models._mdp import LayeredMDP
 from pdgd_jax.models._occupancy import (
@@ -12,7 +13,7 @@ from pdgd_jax.models._occupancy import (
     visited,
 )
 from pdgd_jax.models._policy_values import PolicyValues, evaluate_policies
-from pdgd_jax.models._successors import Groups, Successors
+from pdgd_jax.models._successors import Successors
 from pdgd_jax.models._unrolling import UnrolledMDP, unroll
 
 __all__ = [

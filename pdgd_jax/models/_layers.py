@@ -10,13 +10,8 @@ from jaxtyping import Array, Bool, DTypeLike, Float, Int
 from pdgd_jax._internal.checks import first_place, is_integer, place
 from pdgd_jax._internal.pytree import as_array, is_concrete, numpy_for, pytree
 from pdgd_jax._internal.typing import NDArray
-from pdgd_jax.models._successors import (
-    Successors,
-    build,
-    check_fit,
-    check_lists,
-    rectangular,
-)
+from pdgd_jax.models._successor_arrays import build, check_lists, rectangular
+from pdgd_jax.models._successors import Successors, check_fit
 from pdgd_jax.models._triples import TripleArrays, growth
 
 __all__ = ["Layers"]

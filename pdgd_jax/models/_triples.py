@@ -10,14 +10,8 @@ from jaxtyping import Array, Bool, Shaped
 from pdgd_jax._internal.checks import first_place, place
 from pdgd_jax._internal.pytree import as_array, is_concrete, numpy_for
 from pdgd_jax._internal.typing import NDArray
-from pdgd_jax.models._successors import (
-    Successors,
-    at_next,
-    into_next,
-    rectangular,
-    to_pairs,
-    to_triples,
-)
+from pdgd_jax.models._successor_arrays import rectangular
+from pdgd_jax.models._successors import Successors, at_next, into_next, to_pairs, to_triples
 
 __all__ = ["Steps", "TripleArrays", "growth"]
 
@@ -88,7 +82,10 @@ class TripleArrays:
         return jnp.where(self.successors.present, spread, jnp.zeros_like(spread))
 
     def at_next(self, states: Shaped[Array, "layers states"]) -> Shaped[Array, "layers *triples"]:
-        """The number of the next state at each triple, of `[L, S]` over layers 1 to L; likewise."""
+        """The number of the next state at each triple; the states are those of layers 1 to L.
+
+        Without lists `[L, 1, 1, S]`, which broadcasts.
+        """
         return at_next(self.successors, states)
 
     def into_next(

@@ -43,8 +43,9 @@ LAYERS_AT_ONCE = 8
 MOST_BLOCKS = 4
 
 # Layers of more states are wide: matrix products and LAPACK instead of loops that are written out.
-# The Hessian and its system take 1.1 ms written out and 1.3 ms so with 24 states, 2.1 and 1.7 with
-# 32. If larger, the program grows with the states; if smaller, middle layers are slower.
+# With 24 states the Hessian and its system take 1.1 ms written out and 1.3 ms as matrix products,
+# with 32 states 2.1 and 1.7. If larger, the program grows with the states; if smaller, middle
+# layers are slower.
 NARROW = 24
 
 

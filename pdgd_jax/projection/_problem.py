@@ -7,7 +7,7 @@ axes. Pairs and lanes are long, and the cones, where most of the time goes, neve
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -34,9 +34,11 @@ __all__ = [
     "per_lane",
     "point_at",
     "residual_of",
+    "select",
     "single_lane",
 ]
 
+Tree = TypeVar("Tree")
 
 Solve = Callable[[Layers, Array, ConfidenceSet, PyTree, ArrayLike], ProjectionResult]
 
@@ -131,6 +133,16 @@ def next_states_sum(array: Array) -> Array:
 def per_lane(lanes: Array, rank: int) -> Array:
     """One number per lane, shaped to broadcast against an array of the given rank."""
     return lanes.reshape((1,) * (rank - 1) + (-1,))
+
+
+def select(lanes: Array, new: Tree, old: Tree) -> Tree:
+    """`new` in these lanes and `old` in the others; the last axis of an array ends in lanes."""
+
+    def pick(x: Array, y: Array) -> Array:
+        each = jnp.tile(lanes, x.shape[-1] // lanes.size)
+        return jnp.where(per_lane(each, x.ndim), x, y)
+
+    return jax.tree.map(pick, new, old)
 
 
 def following(

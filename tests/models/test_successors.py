@@ -20,7 +20,8 @@ from pdgd_jax import (
     unroll,
     value_of,
 )
-from pdgd_jax.models._successors import MOST_GROUPS, Group, Groups, build, choose_groups
+from pdgd_jax.models._groups import MOST_GROUPS, Group, Groups, choose_groups
+from pdgd_jax.models._successor_arrays import build
 
 N, A, HORIZON = 6, 3, 4
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pdgd_jax import Layers
-from pdgd_jax.projection import _cone, _hessian, _layout
+from pdgd_jax.projection import _cone, _entries, _hessian, _layout
 from pdgd_jax.projection._cone import CONES_AT_ONCE, WRITTEN_OUT, ConePieces, classify, project_cone
 from pdgd_jax.projection._hessian import Hessian, hessian_of, solve_system
 from pdgd_jax.projection._layout import NARROW, Cones, join
@@ -103,7 +103,8 @@ def test_pieces_in_parts_are_those_of_all_cones_at_once(dtype, monkeypatch):
     h[:CONES_AT_ONCE] = 1.5
     mass = np.random.default_rng(0).exponential(size=len(h)).astype(dtype)
     parts = jax.jit(classify)(u, p, h, mass)
-    monkeypatch.setattr(_cone, "WRITTEN_OUT", count)
+    for module in (_cone, _entries):
+        monkeypatch.setattr(module, "WRITTEN_OUT", count)
     with unfenced():
         whole = jax.jit(lambda *cones: classify(*cones))(u, p, h, mass)
     eps = np.finfo(dtype).eps

@@ -30,7 +30,7 @@ from jaxtyping import Array
 
 from pdgd_jax.projection._cone import ABSENT
 from pdgd_jax.projection._layout import around, split
-from pdgd_jax.projection._problem import per_lane
+from pdgd_jax.projection._problem import per_lane, select
 from pdgd_jax.projection.entropic._batch import Batch
 from pdgd_jax.projection.entropic._evaluation import (
     Evaluation,
@@ -43,7 +43,6 @@ from pdgd_jax.projection.entropic._evaluation import (
 from pdgd_jax.projection.entropic._forward import pushed_forward
 from pdgd_jax.projection.entropic._options import EntropicOptions
 from pdgd_jax.projection.entropic._system import newton_direction
-from pdgd_jax.projection.newton._iteration import select
 
 __all__ = ["Search", "floor_of", "search"]
 

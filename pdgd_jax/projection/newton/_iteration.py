@@ -1,6 +1,6 @@
 """Newton steps on the linear pieces, and the local loop of such steps."""
 
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,7 @@ from jax import lax
 from jaxtyping import Array
 
 from pdgd_jax.projection._cone import ConePieces, Entries, positive_part
-from pdgd_jax.projection._problem import per_lane
+from pdgd_jax.projection._problem import select
 from pdgd_jax.projection.newton._options import NewtonOptions
 from pdgd_jax.projection.newton._rays import AnyCones
 from pdgd_jax.projection.newton._system import solve
@@ -25,8 +25,6 @@ __all__ = [
     "select",
     "unevaluated",
 ]
-
-Tree = TypeVar("Tree")
 
 # Where the linear system is solved by iteration, up to this share of the residual: the steps are
 # then nearly as many as with exact solutions. If larger, there are more steps; if smaller, each
@@ -168,16 +166,6 @@ def newton_point(cones: AnyCones, iterate: Iterate, goal: Array) -> Guess:
     potential = iterate.start.potential
     step = newton_step(cones, iterate, goal, jnp.zeros_like(potential))
     return step._replace(potential=potential + step.potential)
-
-
-def select(lanes: Array, new: Tree, old: Tree) -> Tree:
-    """`new` in these lanes and `old` in the others; the last axis of an array ends in lanes."""
-
-    def pick(x: Array, y: Array) -> Array:
-        each = jnp.tile(lanes, x.shape[-1] // lanes.size)
-        return jnp.where(per_lane(each, x.ndim), x, y)
-
-    return jax.tree.map(pick, new, old)
 
 
 class _Local(NamedTuple):

@@ -4,10 +4,10 @@ $$\min_s \tfrac12 \sum_{x,a} (s_{xa} - v_{xa})^2 \quad \text{over the flows} \qu
 s_{xa} = \big[v_{xa} + y(x) - \textstyle\sum_{x'} P(x' \mid x,a) \, y(x')\big]_+.$$
 
 A `ConfidenceSet` of radius 0 has the same rays, but measures distances over triples, and weighs a
-pair by $\|P(\cdot \mid x,a)\|_2^2$. Here the mean $\sum_{x'} P(x' \mid x,a) u(x,a,x')$ of a target
-over triples is the target of the pair. Whatever is added to the targets of a pair as a function of
-$x'$ is added to that as its mean, as the potentials are. So the problem is held as one of radius 0,
-and only its cones are others.
+pair by $\|P(\cdot \mid x,a)\|_2^2$. Here the target of a pair is the mean of its targets over
+triples, $v_{xa} = \sum_{x'} P(x' \mid x,a) \, u(x,a,x')$. The mean is linear, so potentials may be
+added to $u$ as well as to $v$. So the problem is held as one of radius 0, and only its cones
+differ.
 """
 
 from typing import NamedTuple, TypeAlias
