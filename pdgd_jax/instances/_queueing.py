@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pdgd_jax._internal.checks import fraction, whole_number
+from pdgd_jax._internal.typing import NDArray
 from pdgd_jax.instances._build import at_most, check_size
 from pdgd_jax.models import CMDP, unroll
 from pdgd_jax.processes import around
@@ -65,24 +66,13 @@ def queueing(
         )
     goes_on = fraction("onward", onward)
     shape, A = tuple(int(places) + 1 for places in room), n + 1
-    N = math.prod(shape)
-    events = 2 + 2 * n  # nothing, an arrival, and of each station a departure or a move
+    N, events = math.prod(shape), _num_events(n)
     lists = {"known": events}.get(support)
     check_size(whole_number("horizon", horizon, 1), N, A, 2, lists)
 
     queues = np.stack(np.unravel_index(np.arange(N), shape), axis=-1)  # [N, n]
     taken = np.concatenate([np.zeros((N, 1), bool), queues < room], axis=1)  # [N, A]: let in
-    admitted = np.where(taken[..., None], np.eye(A, n, -1, dtype=int), 0)  # [N, A, n]
-    # What each event adds to the queues, [N, A, events, n], and its probability.
-    change = np.zeros((N, A, events, n), int)
-    change[:, :, 1] = admitted
-    for station in range(n):
-        busy, following = queues[:, station] > 0, (station + 1) % n
-        change[:, :, 2 + 2 * station, station] -= busy[:, None]
-        moves = busy & (queues[:, following] < room[following])
-        change[:, :, 3 + 2 * station, station] -= moves[:, None]
-        change[:, :, 3 + 2 * station, following] += moves[:, None]
-    after = queues[:, None, None] + change
+    after = queues[:, None, None] + _changes(queues, room, taken)
     chance = [max(idle, 0.0), chances[0]]
     for rate in chances[1:]:
         chance += [rate * (1 - goes_on), rate * goes_on]
@@ -95,16 +85,38 @@ def queueing(
     )
     served = (queues > 0) @ np.array(chances[1:]) * (1 - goes_on)
     held = queues.sum(-1) / room.sum()
+    waiting = mdp.from_flat(np.repeat(held[:, None], A, axis=1))
+    rejected = mdp.from_flat(chances[0] * ~taken)
     G = np.stack(
         [
-            at_most(
-                mdp,
-                mdp.from_flat(np.repeat(held[:, None], A, axis=1)),
-                holding_budget,
-                "holding_budget",
-            ),
-            at_most(mdp, mdp.from_flat(chances[0] * ~taken), rejection_budget, "rejection_budget"),
+            at_most(mdp, waiting, holding_budget, "holding_budget"),
+            at_most(mdp, rejected, rejection_budget, "rejection_budget"),
         ]
     )
     reward = mdp.from_flat(np.repeat(served[:, None], A, axis=1))
     return CMDP(mdp, around(reward, rewards), around(G, constraints))
+
+
+def _num_events(stations: int) -> int:
+    """Nothing, an arrival, and of each station a departure or a move."""
+    return 2 + 2 * stations
+
+
+def _changes(queues: NDArray, room: NDArray, taken: NDArray) -> NDArray:
+    """What each event adds to the queues, `[N, A, events, n]`.
+
+    Args:
+      queues: `[N, n]`, the customers at each station in each state.
+      room: `[n]`, the places of each station.
+      taken: `[N, A]`, whether an arrival is let in.
+    """
+    (N, n), A = queues.shape, taken.shape[1]
+    change = np.zeros((N, A, _num_events(n), n), int)
+    change[:, :, 1] = np.where(taken[..., None], np.eye(A, n, -1, dtype=int), 0)
+    for station in range(n):
+        busy, following = queues[:, station] > 0, (station + 1) % n
+        change[:, :, 2 + 2 * station, station] -= busy[:, None]
+        moves = busy & (queues[:, following] < room[following])
+        change[:, :, 3 + 2 * station, station] -= moves[:, None]
+        change[:, :, 3 + 2 * station, following] += moves[:, None]
+    return change
