@@ -7,6 +7,9 @@ Functions take and return plain numbers, except `radius`, which learners use, an
 run uses. Symbols: $L$ `num_layers`, $|X|$ `num_states` (first and last included), $|A|$
 `num_actions`, $U_2$ `dimension` (the number of triples, since we project there), $m$
 `num_constraints`, $T$ `num_episodes`, $C$ and $\eta$ the `rates`.
+
+The file is longer than others: it is read beside the paper, in its order, and each function is a
+formula with its reference.
 """
 
 import math

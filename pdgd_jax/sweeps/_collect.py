@@ -188,10 +188,10 @@ class _Full:
     def _place(self, lane: Lane) -> tuple[Any, ...]:
         """The index of a lane: one position, or all along the settings that its learner ignores."""
         cell = lane.cell
-        positions = {axis: getattr(cell, axis) for axis in DIMS if axis != "seed"}
-        positions["seed"] = lane.seed
         return tuple(
-            slice(None) if axis in cell.repeats else slice(positions[axis], positions[axis] + 1)
+            slice(None)
+            if axis in cell.repeats
+            else slice(at := (lane.seed if axis == "seed" else getattr(cell, axis)), at + 1)
             for axis in DIMS
         )
 
