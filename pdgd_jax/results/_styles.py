@@ -15,7 +15,8 @@ __all__ = ["Style", "colours_of", "makes_promises", "styles_of"]
 
 # The number of colours and dashes in `plots` and in the page of a report.
 NUM_COLOURS, NUM_DASHES = 7, 4
-# Learners that look the same in every figure: those with rates, and those that do not learn.
+# Learners that look the same in every figure: those with rates, and those that do not learn. Names
+# decide here, since readers compare figures of different results; other learners take what is free.
 _LEARNS = {
     ("pdgd-ops", "tuned"): 0,
     ("pdgd-ops", "theory"): 1,
