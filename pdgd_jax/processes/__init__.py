@@ -1,4 +1,8 @@
-"""Processes that produce rewards and constraints, stochastic or adversarial."""
+"""Processes that produce rewards and constraints, stochastic or adversarial.
+
+`pytree` and `static` are here for processes of one's own, which are pytrees: the lowest room where
+users write classes offers them.
+"""
 
 from pdgd_jax._internal.pytree import pytree, static
 from pdgd_jax.processes._adversarial import Adaptive, Corrupted, Drift, Phases, Table

@@ -81,7 +81,8 @@ class Metrics(NamedTuple):
 
 
 # The cumulative numbers in the order of the vector that carries them, and the size of each: one,
-# one per constraint, or one per comparator.
+# one per constraint, or one per comparator. They are one vector, so that one compensated addition
+# adds all of them, and the scan carries two arrays instead of twenty.
 _SUMS = {
     "reward": "one",
     "sampled_reward": "one",
