@@ -1,16 +1,4 @@
-"""Sweeps over instances, learners, settings and seeds: planned, played, saved, resumed.
-
-| step | files |
-|---|---|
-| what was asked | `_configuration`, `_schema`, `_checks`, `_instance`, `_toml`, `configs/` |
-| the plan | `_plan`, `_plan_facts`, `_streams`, `_costs` |
-| playing it | `_executor`, `_lanes`, `_cluster`, `_progress`, `_collect` |
-| keeping it | `_storage`, `_folder`, `_chunk_files`, `_results_files`, `_manifest`, `_lock` |
-| looking at it | `_status`, `_saved_progress` |
-
-It is one room, since a sweep that resumes with the same bits needs all of them to agree: the plan
-follows from the configuration alone, and the folder names what the plan names.
-"""
+"""Sweeps over instances, learners, settings and seeds: planned, played, saved, resumed."""
 
 from pdgd_jax.sweeps._cluster import Cluster, join
 from pdgd_jax.sweeps._configuration import Configuration, builtin_names, read_configuration
