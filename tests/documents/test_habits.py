@@ -50,6 +50,13 @@ def test_the_map_of_rooms_names_every_room_and_in_their_order():
     assert named == [x for x in layers if not x.endswith(("__main__", "_version"))]
 
 
+def test_the_design_names_every_file_of_a_sweep():
+    design = (ROOT / "docs" / "developer" / "design.md").read_text()
+    named = re.findall(r"`(_\w+)`", design.split("## The way of a sweep")[1].split("## ")[0])
+    files = (ROOT / "pdgd_jax" / "sweeps").glob("_[a-z]*.py")
+    assert {file.stem for file in files} == set(named)
+
+
 def test_the_glossary_is_in_alphabetical_order():
     design = (ROOT / "docs" / "developer" / "design.md").read_text()
     words = re.findall(r"^\| ([^|]+) \|", design.split("## Glossary")[1], re.MULTILINE)[1:]

@@ -144,6 +144,42 @@ def _directed(
     return direction, jnp.where(good, slope, -jnp.inf), length
 
 
+def _is_accepted(carry: Search, found: Evaluation, rise: Array) -> Array:
+    """Whether a trial is good enough, `[B]`: the dual falls, or the flow is better balanced."""
+    # A descent that is smaller is invisible.
+    rounding = 8 * jnp.finfo(rise.dtype).eps * (1 + jnp.abs(found.value))
+    return (
+        (rise <= 1e-4 * carry.length * carry.slope)
+        | (found.imbalance <= carry.least / 2)
+        | ((rise <= rounding) & (found.imbalance < carry.imbalance))
+        | (carry.slope == -jnp.inf)  # the first point, or a scaling step
+    ) & jnp.isfinite(found.residual)
+
+
+def _before_the_first(batch: Batch, start: Point, goal: Array, floor: float) -> Search:
+    """The carry before the first step, whose trial is the start and is accepted."""
+    zero = jax.tree.map(jnp.zeros_like, start)
+    endless = jnp.full_like(goal, jnp.inf)
+    none = jnp.zeros_like(goal, jnp.int32)
+    shapes = jax.eval_shape(lambda: evaluate(batch, start, floor).log_flow)
+    return Search(
+        trial=start,
+        point=start,
+        direction=zero,
+        scaling=zero,
+        length=jnp.ones_like(goal),
+        slope=-endless,
+        value=endless,
+        least=endless,
+        residual=endless,
+        imbalance=endless,
+        refused=none,
+        iterations=none,
+        infeasible=jnp.zeros_like(goal, bool),
+        found=jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes),
+    )
+
+
 def search(options: EntropicOptions, batch: Batch, start: Point, goal: Array) -> Search:
     """Minimise the dual in every lane.
 
@@ -154,7 +190,6 @@ def search(options: EntropicOptions, batch: Batch, start: Point, goal: Array) ->
       goal: `[B]`, the residual to reach.
     """
     floor = floor_of(batch.target)
-
     unpayable = _most(batch)
 
     def running(carry: Search) -> Array:
@@ -165,15 +200,7 @@ def search(options: EntropicOptions, batch: Batch, start: Point, goal: Array) ->
         moving = running(carry)
         found = evaluate(batch, carry.trial, floor)
         rise = found.value - carry.value
-        # A descent that is smaller is invisible.
-        rounding = 8 * jnp.finfo(rise.dtype).eps * (1 + jnp.abs(found.value))
-        accept = (
-            (rise <= 1e-4 * carry.length * carry.slope)
-            | (found.imbalance <= carry.least / 2)
-            | ((rise <= rounding) & (found.imbalance < carry.imbalance))
-            | (carry.slope == -jnp.inf)  # the first point, or a scaling step
-        ) & jnp.isfinite(found.residual)
-        accept &= moving
+        accept = _is_accepted(carry, found, rise) & moving
         scaling = select(accept, _scaling_step(batch, found), carry.scaling)
         residual = jnp.where(accept, found.residual, carry.residual)
         infeasible = carry.infeasible | (accept & (-found.value > unpayable))
@@ -217,24 +244,5 @@ def search(options: EntropicOptions, batch: Batch, start: Point, goal: Array) ->
             found=found.log_flow,
         )
 
-    zero = jax.tree.map(jnp.zeros_like, start)
-    endless = jnp.full_like(goal, jnp.inf)
-    none = jnp.zeros_like(goal, jnp.int32)
-    shapes = jax.eval_shape(lambda: evaluate(batch, start, floor).log_flow)
-    first = Search(
-        trial=start,
-        point=start,
-        direction=zero,
-        scaling=zero,
-        length=jnp.ones_like(goal),
-        slope=-endless,
-        value=endless,
-        least=endless,
-        residual=endless,
-        imbalance=endless,
-        refused=none,
-        iterations=none,
-        infeasible=jnp.zeros_like(goal, bool),
-        found=jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes),
-    )
+    first = _before_the_first(batch, start, goal, floor)
     return lax.while_loop(lambda carry: running(carry).any(), step, first)
