@@ -29,7 +29,6 @@ from jax import lax
 from jaxtyping import Array
 
 from pdgd_jax.projection._cone import ABSENT, WRITTEN_OUT, positive_part
-from pdgd_jax.projection._entries import one_where
 from pdgd_jax.projection._problem import entries_sum
 from pdgd_jax.projection._xla import fence
 
@@ -170,6 +169,10 @@ def _each(add: Callable[..., Array], *arrays: Array) -> Array:
     return total
 
 
+def _one_where(condition: Array, like: Array) -> Array:
+    return jnp.where(condition, jnp.ones_like(like), jnp.zeros_like(like))
+
+
 def _raised_sum(center: Array, weight: Array) -> Array:
     r"""$\sum_i (\alpha w_i - p_i)_+$ at the breakpoint $\alpha = p_j / w_j$ of every entry."""
     level = center / weight
@@ -232,8 +235,8 @@ def _on_balls(theta: Array, balls: Balls) -> Shares:
     deep = jnp.where(fence(_below, center, theta) > h[None], theta, largest[None]).min(0)
     small = jnp.exp(jnp.clip(theta - deep[None], -far, far))
     lowered = (fence(_lowered_sum, center, small) <= (h + slack)[None]) & (h > 0)[None] & ~raised
-    up = one_where(raised | open_[None], theta)
-    down = one_where(lowered & ~open_[None], theta)
+    up = _one_where(raised | open_[None], theta)
+    down = _one_where(lowered & ~open_[None], theta)
     tiny = jnp.finfo(theta.dtype).tiny
     masses = (
         jnp.where(open_, 1, entries_sum(up * center) + h),
@@ -278,7 +281,7 @@ def _in_boxes(theta: Array, boxes: Boxes) -> Shares:
     at_lower = (fence(_filled, lower, weight, lower, upper) >= 1 - slack) & (lower > 0)
     at_upper = fence(_filled, upper, weight, lower, upper) < 1 - slack
     at_upper = (at_upper | (upper <= lower)) & ~at_lower
-    low, high = one_where(at_lower, theta), one_where(at_upper, theta)
+    low, high = _one_where(at_lower, theta), _one_where(at_upper, theta)
     free = 1 - low - high
     bound = low * lower + high * upper
     log_bound = jnp.where(at_lower, log_lower, log_upper)
