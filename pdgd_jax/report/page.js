@@ -1,4 +1,5 @@
 "use strict";
+// One file, since it is written into the page: a report opens offline, and loads nothing.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   // Okabe and Ito's colours, and dashes for black and white.
