@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from pdgd_jax import oracle, theory
+from pdgd_jax._internal.registry import nearest
 from pdgd_jax._internal.sums import Compensated
 from pdgd_jax._internal.typing import NDArray
 from pdgd_jax.models import CMDP, occupancy_of, policy_of
@@ -68,8 +69,11 @@ class Evaluation(NamedTuple):
         for found in self.certificates:
             if found.name == name:
                 return found
-        names = ", ".join(repr(certificate.name) for certificate in self.certificates)
-        raise ValueError(f"there is no certificate {name!r}; there are {names}.")
+        names = [certificate.name for certificate in self.certificates]
+        listed = ", ".join(map(repr, names))
+        raise ValueError(
+            f"there is no certificate {name!r}{nearest(name, names)}; there are {listed}."
+        )
 
 
 def comparators_of(cmdp: CMDP, num_episodes: int) -> Comparators:

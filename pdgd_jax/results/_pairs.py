@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pdgd_jax._internal.registry import nearest
+
 if TYPE_CHECKING:
     import xarray
 
@@ -123,7 +125,8 @@ def _numbers(dataset: "xarray.Dataset", variable: str) -> "xarray.DataArray":
 def _at(values: "xarray.DataArray", dim: str, label: Any) -> "xarray.DataArray":
     labels = values[dim].to_numpy().tolist()
     if label not in labels:
-        raise ValueError(f"{dim} is one of {', '.join(map(str, labels))}; got {label!r}.")
+        hint = nearest(str(label), map(str, labels))
+        raise ValueError(f"{dim} is one of {', '.join(map(str, labels))}; got {label!r}{hint}.")
     return values.isel({dim: labels.index(label)}, drop=True)
 
 

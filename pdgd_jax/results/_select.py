@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pdgd_jax._internal.registry import nearest
+
 if TYPE_CHECKING:
     import xarray
 
@@ -39,7 +41,7 @@ def _places(word: str, name: str, value: str, known: list[str]) -> list[int]:
     for asked in values:
         found = [i for i, other in enumerate(known) if _same(other, asked)]
         if not found:
-            raise ValueError(f"{word}: {name} is one of {', '.join(known)}.")
+            raise ValueError(f"{word}: {name} is one of {', '.join(known)}{nearest(asked, known)}.")
         places += found
     return places
 

@@ -226,6 +226,7 @@ def test_a_learner_that_needs_a_margin_is_refused_where_there_is_none():
         ("ucpd", {"delta": 2.0}, "delta must lie strictly between 0 and 1"),
         ("unifying", {"rho": 0.0}, "rho must be positive and finite"),
         ("unifying", {"rho": 1.0, "mirror": "flat"}, "mirror must be one of entropic, euclidean"),
+        ("unifying", {"rho": 1.0, "mirror": "euclid"}, "did you mean 'euclidean'"),
         ("cold", {"epsilon": 1.0}, "epsilon must lie strictly between 0 and 1; got 1.0"),
         ("wei-yu-neely", {"alpha": float("nan")}, "alpha must be positive and finite"),
     ],

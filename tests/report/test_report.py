@@ -444,6 +444,7 @@ def test_instances_are_drawn_in_panels(pdgd, instances, monkeypatch, words, pane
         (["plot", "DIR", "--facet", "colour"], "made by one of instance, learner, rates"),
         (["plot", "DIR", "--label", "pdgd-ops"], "--label pdgd-ops: write NAME=WORDS"),
         (["plot", "DIR", "--select", "learner=uniform,me"], "learner is one of pdgd-ops, uniform"),
+        (["plot", "DIR", "--select", "learner=unifrom"], "(did you mean 'uniform'?)"),
         (["plot", "elsewhere"], "elsewhere"),
         (["report", "elsewhere"], "elsewhere"),
         (["report", "DIR", "--out", "x.pdf"], "--out must end in .html"),

@@ -180,6 +180,10 @@ def test_certificates_say_what_does_not_apply(cmdp):
     assert set(short.certificate("regret, Theorem 6").reason) == {
         f"the run stopped before its {T} episodes"
     }
+    with pytest.raises(
+        ValueError, match=r"'regret, Theorem 66' \(did you mean 'regret, Theorem 6'\?\)"
+    ):
+        short.certificate("regret, Theorem 66")
     with pytest.raises(ValueError, match="there is no certificate 'luck'"):
         short.certificate("luck")
 

@@ -204,6 +204,7 @@ def test_results_of_before_are_paired_and_others_must_say():
     ("arguments", "sentence"),
     [
         (("learner", "one", "third", "regret"), "learner is one of one, other; got 'third'"),
+        (("learner", "one", "othr", "regret"), r"got 'othr' \(did you mean 'other'\?\)"),
         (("seed", 0, 1, "regret"), "regret is compared along one of learner; got 'seed'"),
         (("rates", 0, 1, "regret"), "regret is compared along one of learner; got 'rates'"),
         (("learner", "one", "other", "status"), "'status' cannot be compared; regret can"),

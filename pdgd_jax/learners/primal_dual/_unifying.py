@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import ArrayLike
 
 from pdgd_jax._internal.pytree import as_array
+from pdgd_jax._internal.registry import nearest
 from pdgd_jax.learners._base import Learner, Setting, check_setting
 from pdgd_jax.learners.primal_dual import _dual as dual
 from pdgd_jax.learners.primal_dual import _players as players
@@ -72,7 +73,8 @@ def unifying(
     """
     check_setting(num_episodes, num_constraints=num_constraints)
     if mirror not in MIRRORS:
-        raise ValueError(f"mirror must be one of {', '.join(MIRRORS)}; got {mirror!r}.")
+        hint = nearest(mirror, MIRRORS)
+        raise ValueError(f"mirror must be one of {', '.join(MIRRORS)}; got {mirror!r}{hint}.")
     layers, m = mdp.layers, num_constraints
     xp, L, X, A, T = sizes_of(layers, num_episodes)
     margin = constant("rho", rho, lambda: None)
