@@ -50,9 +50,7 @@ class ConstrainedPlan(NamedTuple):
     calls: Count
 
 
-def first_prices(
-    num_constraints: int, dtype: DTypeLike = float
-) -> Float[Array, "m_and_1 m_and_1"]:
+def first_prices(num_constraints: int, dtype: DTypeLike = float) -> Float[Array, "m_and_1 m_and_1"]:
     """The `start` of `plan_constrained` where nothing is known: the reward alone.
 
     Args:
@@ -110,8 +108,8 @@ def plan_constrained(
       >>> known = KnownTransitions(jnp.ones((1, 1, 2, 1)))
       >>> reward, costs = jnp.array([[[1.0, 0.2]]]), jnp.array([[[[0.5, -0.5]]]])
       >>> best = planning.plan_constrained(layers, reward, costs, known)
-      >>> round(float(best.value), 6), best.multipliers.round(6).tolist(), bool(best.feasible)
-      (0.6, [0.8], True)
+      >>> round(float(best.value), 6), round(float(best.multipliers[0]), 6), bool(best.feasible)
+      (0.6, 0.8, True)
 
     Reference:
       Y. Efroni, S. Mannor, M. Pirotta, *Exploration-exploitation in constrained MDPs*, 2020, for
@@ -268,7 +266,9 @@ class _Problem(NamedTuple):
         closed = basis.feasible & (optimum.bound - value <= rounding * earned)
         return _Search(
             basis=basis,
-            occupancies=jnp.where(_over(place, search.occupancies), plan.occupancy[None], search.occupancies),
+            occupancies=jnp.where(
+                _over(place, search.occupancies), plan.occupancy[None], search.occupancies
+            ),
             prices=jnp.where(place[:, None], prices[None], search.prices),
             optimum=optimum,
             margin=margin,
@@ -287,23 +287,19 @@ class _Problem(NamedTuple):
         feasible = basis.feasible
         multipliers = jnp.where(feasible, search.optimum.multipliers, search.margin.multipliers)
         gap = jnp.where(feasible, search.optimum.bound - value, violation + search.margin.bound)
-        spare = jnp.concatenate([jnp.ones(1, value.dtype), search.optimum.multipliers])
-        prices = jnp.where(basis.is_policy[:, None], search.prices, 0)
-        lost = ~self.sound
+        sound, present = self.sound, jax.vmap(Model.present)(self.model)
 
-        def poisoned(x: Array, there: Array | bool = True) -> Array:
-            return jnp.where(lost & there, jnp.nan, x)
+        def known(x: Array) -> Array:
+            return jnp.where(sound, x, jnp.nan)
 
-        del spare
-        present = jnp.ones_like(occupancy, bool)
         return ConstrainedPlan(
-            value=poisoned(value),
-            occupancy=poisoned(occupancy, present),
-            multipliers=poisoned(multipliers),
-            gap=poisoned(gap),
-            feasible=feasible & ~lost,
-            violation=poisoned(violation),
-            prices=prices,
+            value=known(value),
+            occupancy=jnp.where(sound | ~present, occupancy, jnp.nan),
+            multipliers=known(multipliers),
+            gap=known(gap),
+            feasible=feasible & sound,
+            violation=known(violation),
+            prices=jnp.where(basis.is_policy[:, None], search.prices, 0),
             calls=search.calls,
         )
 

@@ -76,6 +76,12 @@ class Model(NamedTuple):
 
     # One layer.
 
+    def present(self) -> Array:
+        """Which triples exist."""
+        if self.lists is None:
+            return self.actions[..., None] & self.following[None, None]
+        return self.lists.present
+
     def to_pairs(self, triples: Array) -> Array:
         """The sum over the next states, `[S, A]`."""
         return triples.sum(-1) if self.lists is None else self.lists.to_pairs(triples)
@@ -107,14 +113,15 @@ class Model(NamedTuple):
         lists = self.lists
         ranked = jnp.where(lists.present, lists.at_next(values), -jnp.inf)
         split = lists.groups.split
+        rows: list[Ball | Box]
         if isinstance(self.allowed, Box):
-            parts = map(Box, split(self.allowed.lower), split(self.allowed.upper))
-            return lists.groups.join([_best(*part) for part in zip(split(ranked), parts)])
-        # The radius of each row, at the row's first entry.
-        spread = split(lists.to_triples(self.allowed.half_radius))
-        halves = [part[:, 0] for part in spread]
-        balls = map(Ball, split(self.allowed.center), halves)
-        return lists.groups.join([_best(*part) for part in zip(split(ranked), balls)])
+            rows = [Box(*part) for part in zip(*map(split, self.allowed), strict=True)]
+        else:
+            center, half = self.allowed
+            halves = split(lists.to_triples(half))  # the same at all entries of a row
+            rows = [Ball(c, h[:, 0]) for c, h in zip(split(center), halves, strict=True)]
+        parts = zip(split(ranked), rows, strict=True)
+        return lists.groups.join([_best(values, row) for values, row in parts])
 
 
 def _best(ranked: Array, allowed: Ball | Box) -> Array:
@@ -124,7 +131,9 @@ def _best(ranked: Array, allowed: Ball | Box) -> Array:
 
 
 def best_in_ball(
-    values: Float[Array, "*#pairs n"], center: Float[Array, "*pairs n"], half: Float[Array, "*pairs"]
+    values: Float[Array, "*#pairs n"],
+    center: Float[Array, "*pairs n"],
+    half: Float[Array, "*pairs"],
 ) -> Float[Array, "*pairs n"]:
     r"""The distribution of an L1 ball with the largest mean.
 
@@ -145,7 +154,9 @@ def best_in_ball(
 
 
 def best_in_box(
-    values: Float[Array, "*#pairs n"], lower: Float[Array, "*pairs n"], upper: Float[Array, "*pairs n"]
+    values: Float[Array, "*#pairs n"],
+    lower: Float[Array, "*pairs n"],
+    upper: Float[Array, "*pairs n"],
 ) -> Float[Array, "*pairs n"]:
     r"""The distribution of a box with the largest mean.
 
