@@ -299,9 +299,15 @@ class _Problem(NamedTuple):
             gap=known(gap),
             feasible=feasible & sound,
             violation=known(violation),
-            prices=jnp.where(basis.is_policy[:, None], search.prices, 0),
+            prices=_policies_first(basis.is_policy, search.prices),
             calls=search.calls,
         )
+
+
+def _policies_first(is_policy: Array, prices: Array) -> Array:
+    """The rows of the policies, those for the reward before those for constraints alone."""
+    rank = jnp.where(is_policy, jnp.where(prices[:, 0] > 0, 0, 1), 2)
+    return jnp.where(is_policy[:, None], prices, 0)[jnp.argsort(rank, stable=True)]
 
 
 def _over(positions: Array, like: Array) -> Array:

@@ -177,7 +177,7 @@ def _sum_before(values: Array, amounts: Array) -> Array:
     """The sum of the amounts of all larger values, and of equal ones that come first."""
     first, second = values[..., :, None], values[..., None, :]
     index = jnp.arange(values.shape[-1])
-    earlier = jnp.expand_dims(index[:, None] < index, tuple(range(values.ndim - 1)))
+    earlier = jnp.expand_dims(index[:, None] < index[None], tuple(range(values.ndim - 1)))
     ahead = (first > second) | ((first == second) & earlier)
     # A sum, not a matrix product: it does not depend on the number of threads.
     return (amounts[..., :, None] * ahead).sum(-2)
