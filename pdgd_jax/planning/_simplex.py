@@ -7,9 +7,9 @@ $$\max_{\theta \ge 0} \sum_k \theta_k R^\top q_k \quad\text{such that}\quad
 
 A basis has $m + 1$ columns $(G^\top q, 1)$, slacks $(e_i, 0)$, or the artificial one,
 $(-s, \dots, -s, 1)$: a pretended policy that satisfies every constraint by $s > 0$. Phase one makes
-its weight $\theta_\circ$ as small as possible. Since it helps all constraints alike, the rest of the mixture
-then violates the worst constraint the least, by $s\,\theta_\circ / (1 - \theta_\circ)$: the exact
-answer if there is nothing feasible. In phase two the column must not come back.
+its weight $\theta_\circ$ as small as possible. Since it helps all constraints alike, the rest of
+the mixture then violates the worst constraint the least, by $s\,\theta_\circ / (1 - \theta_\circ)$:
+the exact answer if there is nothing feasible. In phase two the column must not come back.
 
 Ties in the ratio test are broken lexicographically, which rules out cycling. The inverse is updated
 in each pivot, and polished by a step of Newton's (Schulz), so that its errors do not add up.
