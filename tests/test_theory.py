@@ -36,7 +36,7 @@ def test_the_radius():
     np.testing.assert_allclose(traced, [math.sqrt(9) * expected, expected], rtol=1e-12)
 
 
-def test_the_radii_of_rivals_by_hand():
+def test_the_radii_of_rivals_by_hand(unchecked):
     """P = .2, N = 26, a logarithm of 5."""
     jin = 2 * math.sqrt(0.2 * 5 / 25) + 14 * 5 / (3 * 25)
     efroni = 2 * math.sqrt(0.2 * 0.8 * 5 / 26) + 14 * 5 / (3 * 26)

@@ -15,8 +15,9 @@ from pdgd_jax.projection import KnownTransitions
 
 __all__ = ["Optima", "optimum"]
 
-# Enough lanes to fill a processor; with more, all of them wait for the slowest.
-_AT_ONCE = 256
+# Lanes wait for the slowest of them, and a CPU is fastest with what its caches hold.
+_AT_ONCE = {"cpu": 32}
+_AT_ONCE_ELSEWHERE = 1024
 
 
 class Optima(NamedTuple):
@@ -80,7 +81,8 @@ def optimum(cmdp: CMDP, *, outcome: Outcome | None = None, max_bytes: int | None
     triples = math.prod(cmdp.layers.triple_shape)
     working = 3 * (m + 2) * triples * cmdp.mdp.transition.dtype.itemsize
     fitting = (max_bytes or spare_bytes()) // working
-    return _solve((cmdp.mdp, outcome), at_once=int(max(1, min(fitting, _AT_ONCE, leading[0]))))
+    helpful = _AT_ONCE.get(jax.default_backend(), _AT_ONCE_ELSEWHERE)
+    return _solve((cmdp.mdp, outcome), at_once=int(max(1, min(fitting, helpful, leading[0]))))
 
 
 @partial(jax.jit, static_argnames="at_once")
