@@ -11,6 +11,7 @@ from pdgd_jax.learners._registry import (
     registered_learners,
     settings_of,
 )
+from pdgd_jax.learners.optimistic import opt_cmdp, opt_cmdp_bonus, opt_dual, opt_primal_dual
 from pdgd_jax.learners.primal_dual import (
     cold,
     o_reps,
@@ -38,6 +39,10 @@ __all__ = [
     "make_learner",
     "most_feasible",
     "o_reps",
+    "opt_cmdp",
+    "opt_cmdp_bonus",
+    "opt_dual",
+    "opt_primal_dual",
     "pdgd_ops",
     "rates_of",
     "register_learner",

@@ -1,7 +1,7 @@
 """The interface of a learner: three pure functions and the problem it was built for."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -40,6 +40,7 @@ class Setting:
       confidence_scale: the factor of the paper's radius.
       num_episodes: T; None if the learner does not depend on it.
       num_constraints: m; None if the learner ignores constraints.
+      feedback: "full", or "bandit" for a learner that is shown the pairs that were visited alone.
     """
 
     layers: Layers
@@ -48,6 +49,7 @@ class Setting:
     confidence_scale: Float[Array, ""] | None = None
     num_episodes: Int[Array, ""] | None = None
     num_constraints: int | None = static(default=None)
+    feedback: Literal["full", "bandit"] = static(default="full")
 
 
 class Info(NamedTuple):

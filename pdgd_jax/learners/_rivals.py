@@ -7,6 +7,7 @@ from jaxtyping import ArrayLike
 from pdgd_jax import oracle
 from pdgd_jax.learners._base import Learner
 from pdgd_jax.learners._rates import RatesLike
+from pdgd_jax.learners.optimistic import opt_cmdp, opt_cmdp_bonus, opt_dual, opt_primal_dual
 from pdgd_jax.learners.primal_dual import (
     cold,
     o_reps,
@@ -115,13 +116,7 @@ def _unifying(
 
     `rho` is that of the CMDP by default. `rho_scale` is its factor, to see what a wrong one costs.
     """
-    if rho is None:
-        rho = oracle.slater_margin(cmdp.mdp, cmdp.constraints, num_episodes).rho
-        if not rho > 0:
-            raise ValueError(
-                "the learner 'unifying' must know a margin rho > 0, and here no policy satisfies "
-                f"the constraints strictly: rho is {rho:.4g}. Pass another rho to play it anyway."
-            )
+    rho = _margin("unifying", cmdp, num_episodes) if rho is None else rho
     return unifying(
         cmdp.mdp,
         cmdp.num_constraints,
@@ -134,6 +129,89 @@ def _unifying(
     )
 
 
+def _margin(name: str, cmdp: CMDP, num_episodes: int) -> float:
+    """The margin of a CMDP, for a learner that must know it."""
+    rho = oracle.slater_margin(cmdp.mdp, cmdp.constraints, num_episodes).rho
+    if not rho > 0:
+        raise ValueError(
+            f"the learner {name!r} must know a margin rho > 0, and here no policy satisfies "
+            f"the constraints strictly: rho is {rho:.4g}. Pass another rho to play it anyway."
+        )
+    return rho
+
+
+def _opt_cmdp(
+    cmdp: CMDP,
+    num_episodes: ArrayLike,
+    *,
+    delta: ArrayLike = 0.05,
+    confidence_scale: ArrayLike = 1.0,
+) -> Learner:
+    """OptCMDP: an optimistic linear program in every episode; bandit feedback."""
+    m = cmdp.num_constraints
+    return opt_cmdp(cmdp.layers, m, num_episodes, delta=delta, confidence_scale=confidence_scale)
+
+
+def _opt_cmdp_bonus(
+    cmdp: CMDP,
+    num_episodes: ArrayLike,
+    *,
+    delta: ArrayLike = 0.05,
+    confidence_scale: ArrayLike = 1.0,
+) -> Learner:
+    """OptCMDP-bonus: the same for the estimated transitions, with larger bonuses."""
+    m = cmdp.num_constraints
+    return opt_cmdp_bonus(
+        cmdp.layers, m, num_episodes, delta=delta, confidence_scale=confidence_scale
+    )
+
+
+def _opt_dual(
+    cmdp: CMDP,
+    num_episodes: int,
+    *,
+    delta: ArrayLike = 0.05,
+    confidence_scale: ArrayLike = 1.0,
+    rho: ArrayLike | None = None,
+    dual_step: ArrayLike | None = None,
+) -> Learner:
+    """OptDual-CMDP: an optimistic plan against multipliers; bandit feedback, knows rho."""
+    return opt_dual(
+        cmdp.layers,
+        cmdp.num_constraints,
+        num_episodes,
+        rho=_margin("opt-dual", cmdp, num_episodes) if rho is None else rho,
+        delta=delta,
+        confidence_scale=confidence_scale,
+        dual_step=dual_step,
+    )
+
+
+def _opt_primal_dual(
+    cmdp: CMDP,
+    num_episodes: int,
+    *,
+    delta: ArrayLike = 0.05,
+    confidence_scale: ArrayLike = 1.0,
+    rho: ArrayLike | None = None,
+    step: ArrayLike | None = None,
+    dual_step: ArrayLike | None = None,
+    ceiling: ArrayLike | None = None,
+) -> Learner:
+    """OptPrimalDual-CMDP: steps of the policy and the multipliers; bandit feedback, knows rho."""
+    return opt_primal_dual(
+        cmdp.layers,
+        cmdp.num_constraints,
+        num_episodes,
+        rho=_margin("opt-primal-dual", cmdp, num_episodes) if rho is None else rho,
+        delta=delta,
+        confidence_scale=confidence_scale,
+        step=step,
+        dual_step=dual_step,
+        ceiling=ceiling,
+    )
+
+
 RIVALS: dict[str, Callable[..., Learner]] = {
     "pdgd-ops-known": _pdgd_ops_known,
     "uc-o-reps": _uc_o_reps,
@@ -142,4 +220,8 @@ RIVALS: dict[str, Callable[..., Learner]] = {
     "unifying": _unifying,
     "wei-yu-neely": _wei_yu_neely,
     "cold": _cold,
+    "opt-cmdp": _opt_cmdp,
+    "opt-cmdp-bonus": _opt_cmdp_bonus,
+    "opt-dual": _opt_dual,
+    "opt-primal-dual": _opt_primal_dual,
 }

@@ -6,6 +6,7 @@ from pdgd_jax.models._layers import Layers
 from pdgd_jax.models._mdp import LayeredMDP
 from pdgd_jax.models._occupancy import (
     Trajectory,
+    observed,
     occupancy_of,
     policy_of,
     rollout,
@@ -30,6 +31,7 @@ __all__ = [
     "UnrolledMDP",
     "evaluate_policies",
     "mean_outcome",
+    "observed",
     "occupancy_of",
     "policy_of",
     "rollout",

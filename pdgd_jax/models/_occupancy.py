@@ -10,11 +10,12 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from pdgd_jax._internal.checks import check_sums, first_place, place
 from pdgd_jax._internal.pytree import is_concrete
 from pdgd_jax._internal.typing import NDArray, Pairs, Triples
+from pdgd_jax.models._cmdp import Outcome
 from pdgd_jax.models._layers import Layers
 from pdgd_jax.models._mdp import LayeredMDP
 from pdgd_jax.models._successors import Successors, into_next, to_pairs, to_triples
 
-__all__ = ["Trajectory", "occupancy_of", "policy_of", "rollout", "value_of", "visited"]
+__all__ = ["Trajectory", "observed", "occupancy_of", "policy_of", "rollout", "value_of", "visited"]
 
 
 class Trajectory(NamedTuple):
@@ -171,6 +172,32 @@ def visited(layers: Layers, trajectory: Trajectory) -> Bool[Array, "layers state
     here = trajectory.states[:-1, None] == jnp.arange(S)[None]  # [L, S]
     played = trajectory.actions[:, None] == jnp.arange(A)[None]  # [L, A]
     return here[:, :, None] & played[:, None] & layers.action_mask
+
+
+def observed(layers: Layers, trajectory: Trajectory, outcome: Outcome) -> Outcome:
+    """What an episode reveals with bandit feedback: NaN wherever it has not been.
+
+    A learner that looks there is poisoned visibly.
+
+    Args:
+      layers: the states and actions.
+      trajectory: the episode.
+      outcome: all rewards and constraints.
+
+    Example:
+      >>> import jax
+      >>> from pdgd_jax import make, rollout
+      >>> cmdp = make("random")
+      >>> episode = rollout(jax.random.key(0), cmdp.mdp, cmdp.layers.uniform_policy())
+      >>> outcome = Outcome(cmdp.rewards.mean(), cmdp.constraints.mean())
+      >>> int((~jax.numpy.isnan(observed(cmdp.layers, episode, outcome).reward)).sum())
+      4
+    """
+    seen = visited(layers, trajectory)
+    return Outcome(
+        jnp.where(seen, outcome.reward, jnp.nan),
+        jnp.where(seen[None], outcome.constraints, jnp.nan),
+    )
 
 
 def _choose(weights: Float[Array, " n"], uniform: Float[Array, ""]) -> Int[Array, ""]:

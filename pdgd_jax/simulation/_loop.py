@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 from pdgd_jax._internal.pytree import pytree
 from pdgd_jax._internal.typing import NDArray
 from pdgd_jax.learners import Learner, Setting, check_fits, check_setting
-from pdgd_jax.models import CMDP, rollout
+from pdgd_jax.models import CMDP, observed, rollout
 from pdgd_jax.simulation import _metrics as measured
 from pdgd_jax.simulation._metrics import Metrics
 from pdgd_jax.simulation._reference import Comparators, reference
@@ -153,7 +153,10 @@ def advance(
         policy = learner.policy(carry.learner)
         outcome, processes = cmdp.draw(draw_key, carry.processes, t, policy)
         trajectory = rollout(play_key, cmdp.mdp, policy)
-        state, info = learner.update(carry.learner, trajectory, outcome)
+        shown = outcome
+        if learner.setting is not None and learner.setting.feedback == "bandit":
+            shown = observed(cmdp.layers, trajectory, outcome)
+        state, info = learner.update(carry.learner, trajectory, shown)
         metrics = measured.update(
             carry.metrics, cmdp, against, t, policy, trajectory, outcome, info
         )
