@@ -114,7 +114,7 @@ class Optimism:
         )
 
     def bonus(self, estimates: Estimates) -> Array:
-        r"""$b(x,a) = \beta^l(x,a) + L \sum_{x'} \beta^p(x,a,x')$, what makes $\bar P$ optimistic."""
+        r"""$b(x,a) = \beta^l(x,a) + L \sum_{x'} \beta^p(x,a,x')$ makes $\bar P$ optimistic."""
         present = self.layers.triple_mask
         total = self.layers.to_pairs(jnp.where(present, self.around(estimates), 0))
         return self.of_losses(estimates) + self.layers.num_layers * total

@@ -8,9 +8,8 @@ $$\min_{z \in \Delta(\mathcal P)} \tilde c^\top z \quad\text{such that}\quad
 \tilde d_i^\top z \le \alpha,$$
 
 where $\mathcal P$ are the transitions within $\beta^p$ of the estimate. OptCMDP-bonus subtracts the
-larger $b = \beta^l + L \sum_{x'} \beta^p$ and plans with the estimate itself. If nothing is feasible,
-both play the policy that violates the worst
-constraint the least.
+larger $b = \beta^l + L \sum_{x'} \beta^p$ and plans with the estimate itself. If nothing is
+feasible, both play the policy that violates the worst constraint the least.
 
 Reference:
   Efroni, Mannor and Pirotta (2020), Exploration-Exploitation in Constrained MDPs, arXiv 2003.02189.

@@ -8,8 +8,8 @@ V^\pi\Big(\tilde c + \sum_i \lambda_{k,i} \tilde d_i; P\Big),$$
 $$\lambda_{k+1} = \Big[\lambda_k + \tfrac{1}{t_\lambda}
 (\tilde d^\top q^{P_k,\pi_k} - \alpha)\Big]_+, \qquad t_\lambda = \sqrt{L^2 m K / \rho_d^2},$$
 
-from $\lambda_1 = 0$. Here $\rho_d$ bounds the optimal *multiplier* of the losses, and is $2 L / \rho$
-for a margin $\rho$ of the constraints: it grows when the problem gets harder.
+from $\lambda_1 = 0$. Here $\rho_d$ bounds the optimal *multiplier* of the losses, and is
+$2 L / \rho$ for a margin $\rho$ of the constraints: it grows when the problem gets harder.
 
 Reference:
   Efroni, Mannor and Pirotta (2020), Exploration-Exploitation in Constrained MDPs, arXiv 2003.02189.

@@ -1,6 +1,6 @@
-r"""OptPrimalDual-CMDP: a step of the policy and of the multipliers in every episode, no plan at all.
+r"""OptPrimalDual-CMDP: a step of the policy and of the multipliers in every episode, no plan.
 
-Backwards from $V_L = 0$, for $c$ and each $d_i$, with the bonus $b = \beta^l + L \sum_{x'} \beta^p$,
+Backwards from $V_L = 0$, for $c$ and each $d_i$, with $b = \beta^l + L \sum_{x'} \beta^p$,
 
 $$Q^l(x,a) = \max\Big\{0, \bar l(x,a) - b(x,a) + \sum_{x'} \bar P(x'|x,a) V^l(x')\Big\}, \qquad
 V^l(x) = \sum_a \pi_k(a|x) Q^l(x,a),$$
@@ -13,9 +13,9 @@ $$\lambda_{k+1} = \Pi_{[0, \rho_d]^m}\Big(\lambda_k + \tfrac{1}{t_\lambda} (V^d(
 t_\lambda = \sqrt{\frac{L^2 m K}{\rho_d^2}}.$$
 
 The estimates are those from before the episode, and the dual step sees $\pi_k$, not $\pi_{k+1}$.
-Here $\rho_d$ bounds the optimal *multiplier*, $2 L / \rho$ for a margin $\rho$. A pair never visited
-has a bonus of more than $L$, so that truncation gives 0. With $\lambda = 0$ this is the optimistic
-policy optimisation of Shani et al. (2020).
+Here $\rho_d$ bounds the optimal *multiplier*, $2 L / \rho$ for a margin $\rho$. With the paper's
+radii a pair never visited has a bonus of more than $L$, so that truncation gives 0. With
+$\lambda = 0$ this is the optimistic policy optimisation of Shani et al. (2020).
 
 Reference:
   Efroni, Mannor and Pirotta (2020), Exploration-Exploitation in Constrained MDPs, arXiv 2003.02189.
