@@ -8,7 +8,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pdgd_jax import Outcome, learners, make, make_learner, oracle, pdgd_ops, rollout, run
+from pdgd_jax import (
+    Outcome,
+    Trajectory,
+    learners,
+    make,
+    make_learner,
+    oracle,
+    pdgd_ops,
+    rollout,
+    run,
+)
 from pdgd_jax.learners.optimistic import _opt_cmdp
 from pdgd_jax.models import observed
 from pdgd_jax.planning import first_prices
@@ -193,6 +203,39 @@ def test_bandits_play_runs(name):
     assert np.isfinite(histories.reward).all()
     assert np.isfinite(histories.multipliers).all()
     assert (histories.multipliers >= 0).all()
+
+
+@pytest.mark.parametrize("name", BANDITS)
+def test_padding_changes_nothing(name):
+    wider = CMDP.pad_to((5, 4, 3))
+    # The same problem with the same rows: a policy may differ where actions are equally good.
+    settings = {"confidence_scale": 0.05, "delta": DELTA, **BANDITS[name]}
+    learner = make_learner(name, wider, EPISODES, **settings)
+    update, state = jax.jit(learner.update), learner.init(jax.random.key(0))
+    L, S, A = LAYERS.shape
+    for known, policy, trajectory, outcome, _ in recorded(name)[:25]:
+        if name != "opt-primal-dual":
+            assert float(state.value) == pytest.approx(float(known.value), abs=1e-9)
+        else:
+            np.testing.assert_allclose(learner.policy(state)[:L, :S, :A], policy, atol=1e-12)
+        if name != "opt-cmdp-bonus":
+            np.testing.assert_allclose(state.multipliers, known.multipliers, atol=1e-7)
+        padded = Trajectory(jnp.pad(trajectory.states, (0, 2)), jnp.pad(trajectory.actions, (0, 2)))
+        room = [(0, 2), (0, 1), (0, 1)]
+        seen = Outcome(jnp.pad(outcome.reward, room), jnp.pad(outcome.constraints, [(0, 0), *room]))
+        state, _ = update(state, padded, observed(wider.layers, padded, seen))
+
+
+@pytest.mark.parametrize("name", BANDITS)
+def test_single_precision(name):
+    with jax.enable_x64(False):
+        cmdp = make("random", sizes=(1, 3, 2, 1), num_actions=2, num_constraints=2)
+        settings = {"confidence_scale": 0.05, **BANDITS[name]}
+        learner = make_learner(name, cmdp, EPISODES, **settings)
+        history = run(jax.random.key(0), cmdp, learner, EPISODES, checkpoints=3)
+        assert history.reward.dtype == jnp.float32
+        assert np.isfinite(history.reward).all()
+        assert np.isfinite(history.multipliers).all()
 
 
 def test_the_margin_is_that_of_the_cmdp_unless_it_is_given():

@@ -45,7 +45,7 @@ class State(NamedTuple):
 
     Attributes:
       estimates: of all episodes so far.
-      log_policy: `[L, S, A]`, $\ln \pi$; minus infinity where there is no action.
+      log_policy: `[L, S, A]`, $\ln \pi$; 0 where there is no action.
       multipliers: `[m]`, $\lambda$, of the losses.
     """
 
@@ -78,7 +78,7 @@ def _init(config: Config, key: MaybeKey) -> State:
     layers, dtype, m = config.optimism.layers, config.optimism.scale.dtype, config.num_constraints
     return State(
         no_estimates(layers, m, dtype),
-        jnp.log(layers.uniform_policy(dtype)),
+        jnp.log(jnp.where(layers.action_mask, layers.uniform_policy(dtype), 1)),
         jnp.zeros(m, dtype),
     )
 
@@ -100,7 +100,7 @@ def _update(
     priced = table[0] + (state.multipliers[:, None, None, None] * table[1:]).sum(0)
     raised = jnp.where(layers.action_mask, state.log_policy - config.step * priced, -jnp.inf)
     total = jax.nn.logsumexp(raised, axis=-1, keepdims=True)
-    log_policy = jnp.where(layers.action_mask, raised - total, -jnp.inf)
+    log_policy = jnp.where(layers.action_mask, raised - total, 0)
     excess = found.value[1:] - optimism.threshold()
     multipliers = jnp.clip(state.multipliers + config.dual_step * excess, 0, config.ceiling)
     new = State(observe(layers, estimates, trajectory, outcome), log_policy, multipliers)
