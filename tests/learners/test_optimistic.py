@@ -38,6 +38,11 @@ BANDITS = {
 }
 
 
+# The others take the same code; each program takes seconds to compile.
+SOME = ["opt-cmdp", "opt-primal-dual"]
+EACH = [x if x in SOME else pytest.param(x, marks=pytest.mark.slow) for x in BANDITS]
+
+
 def build(name, scale=0.05, **settings):
     settings = {"confidence_scale": scale, "delta": DELTA, **BANDITS[name], **settings}
     return make_learner(name, CMDP, EPISODES, **settings)
@@ -71,7 +76,11 @@ def see(twin, trajectory, outcome):
 
 
 @pytest.mark.parametrize(
-    ("name", "twin"), [("opt-cmdp", twins.OptCmdp), ("opt-cmdp-bonus", twins.OptCmdpBonus)]
+    ("name", "twin"),
+    [
+        ("opt-cmdp", twins.OptCmdp),
+        pytest.param("opt-cmdp-bonus", twins.OptCmdpBonus, marks=pytest.mark.slow),
+    ],
 )
 def test_the_linear_program_of_every_episode_is_that_of_the_twin(name, twin):
     scale = 0.002 if twin.bonuses else 0.05
@@ -195,7 +204,7 @@ def test_a_learner_that_looks_elsewhere_is_poisoned():
     assert np.isfinite(history.multipliers).all()
 
 
-@pytest.mark.parametrize("name", BANDITS)
+@pytest.mark.parametrize("name", EACH)
 def test_bandits_play_runs(name):
     keys = jax.random.split(jax.random.key(0), 2)
     learner = build(name)
@@ -205,7 +214,7 @@ def test_bandits_play_runs(name):
     assert (histories.multipliers >= 0).all()
 
 
-@pytest.mark.parametrize("name", BANDITS)
+@pytest.mark.parametrize("name", EACH)
 def test_padding_changes_nothing(name):
     wider = CMDP.pad_to((5, 4, 3))
     # The same problem with the same rows: a policy may differ where actions are equally good.
@@ -226,7 +235,7 @@ def test_padding_changes_nothing(name):
         state, _ = update(state, padded, observed(wider.layers, padded, seen))
 
 
-@pytest.mark.parametrize("name", BANDITS)
+@pytest.mark.parametrize("name", EACH)
 def test_single_precision(name):
     with jax.enable_x64(False):
         cmdp = make("random", sizes=(1, 3, 2, 1), num_actions=2, num_constraints=2)
