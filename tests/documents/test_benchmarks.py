@@ -51,6 +51,10 @@ QUOTED = {
         ),
         "| 5 to 10 | 1 |",
     ),
+    "planning": (
+        *(f"| {size}, m = {m}, " for size, m in (("small", 1), ("small", 4), ("large", 1))),
+        *(f"| {size}, m = {m}, L1 balls" for size, m in (("small", 1), ("small", 4), ("large", 4))),
+    ),
     "instances": (
         "| CliffWalking, horizon 20 | support known |",
         "| CliffWalking, horizon 20 | dense |",
