@@ -8,11 +8,12 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from pdgd_jax._internal.options import written
 from pdgd_jax.cli.app import Command
 from pdgd_jax.cli.options import AsJson, about, completing, instance_names
 from pdgd_jax.cli.output import plain_table, print_json, print_table
 from pdgd_jax.cli.users import place_of
-from pdgd_jax.instances import make_for, options_of, registered, written
+from pdgd_jax.instances import make_for, options_of, registered
 from pdgd_jax.results import describe
 
 __all__ = ["COMMAND"]

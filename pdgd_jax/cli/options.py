@@ -13,6 +13,7 @@ import typer
 
 from pdgd_jax._internal.checks import MOST_EPISODES, is_whole, whole_number
 from pdgd_jax._internal.files import ASIDE
+from pdgd_jax._internal.options import kind_of, takes_text
 from pdgd_jax._internal.registry import nearest
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def instance_options(context: typer.Context, name: str) -> tuple[str, dict[str, 
     Returns:
       The name, "random" if there is none, and its options.
     """
-    from pdgd_jax.instances import builder_of, kind_of, takes_text
+    from pdgd_jax.instances import builder_of
 
     words, instance = list(context.args), name
     if left_out := name.startswith("-"):

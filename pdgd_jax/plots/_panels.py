@@ -59,7 +59,8 @@ def facets(
         for number, (place, name) in enumerate(zip(axes, names, strict=True)):
             part = dataset.isel({by: [number]})
             draw(part, ax=place, look=look._replace(legend="none", title=""), **options)
-            place.set_title(plain(str(name)), fontsize=7)
+            option = f"{by} = " if "." in by else ""  # of a learner
+            place.set_title(plain(f"{option}{name}"), fontsize=7)
         _share_labels(figure, axes, rows)
         handles = {
             str(handle.get_label()): handle
