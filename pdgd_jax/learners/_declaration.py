@@ -46,12 +46,22 @@ class Declaration:
     @property
     def knows_in_words(self) -> str:
         """What it knows, for tables: "transitions, horizon"."""
-        return "not declared" if self.knows is None else ", ".join(self.knows) or "nothing"
+        if self.knows is None:
+            return "not declared"
+        words, whole = list(self.knows), ("transitions", "rewards", "constraints")
+        if {*whole} <= {*words}:
+            words = ["the whole CMDP", *(word for word in words if word not in whole)]
+        return ", ".join(words) or "nothing"
 
     @property
     def sees_in_words(self) -> str:
         """What it sees, for tables: "full information"."""
         return FEEDBACK[self.feedback]
+
+    @property
+    def in_words(self) -> str:
+        """Both in one line: "knows: transitions, horizon; sees: full information"."""
+        return f"knows: {self.knows_in_words}; sees: {self.sees_in_words}"
 
     @property
     def needs_margin(self) -> bool:

@@ -33,7 +33,12 @@ def _pdgd_ops_known(
     rates: RatesLike = "tuned",
     solver: str | Solver = "newton",
 ) -> Learner:
-    """PDGD-OPS that knows the transitions."""
+    """PDGD-OPS that knows the transitions, to see what it costs not to know them.
+
+    Reference:
+      Germano, Stradi, Genalti, Castiglioni, Marchesi and Gatti (2023), A Best-of-Both-Worlds
+      Algorithm for Constrained MDPs with Long-Term Constraints; not theirs in this form.
+    """
     m, P = cmdp.num_constraints, cmdp.mdp.transition
     return pdgd_ops(cmdp.layers, m, num_episodes, rates=rates, solver=solver, transition=P)
 
@@ -157,3 +162,4 @@ for _builder, _constructor in (
     (_unifying, unifying),
 ):
     _builder.__doc__ = described_by(_constructor)
+_unifying.__doc__ = f"{_unifying.__doc__}\n  rho_scale: a factor of rho, to see what a wrong one costs."
