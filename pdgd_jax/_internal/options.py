@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 __all__ = [
+    "brief",
     "kind_of",
     "number_or_word",
     "options_of_builder",
@@ -103,6 +104,11 @@ def written(value: object) -> str:
     if isinstance(value, list | tuple) and value:
         return ",".join(_inner(entry) for entry in value) + "," * (len(value) == 1)
     return str(value)
+
+
+def brief(value: object) -> str:
+    """A value as people write it: 100 for 100.0."""
+    return written(value).removesuffix(".0") if isinstance(value, float) else written(value)
 
 
 def _inner(value: object) -> str:

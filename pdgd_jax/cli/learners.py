@@ -78,9 +78,10 @@ def _print_one(console: Console, facts: Mapping[str, Any]) -> None:
         console.print(Text.assemble((f"{title}: ", "bold"), words), soft_wrap=True)
     if facts["options"]:
         console.print()
-        table = options_table(
-            options_of(name), about.meanings, flag="{}", nothing="the paper's"
-        )
+        options = options_of(name)
+        if declaration.needs_margin and options.get("rho", "") is None:
+            options["rho"] = "the CMDP's"
+        table = options_table(options, about.meanings, flag="{}", nothing="the paper's")
         print_table(console, table)
         option = next(iter(facts["options"]))
         console.print(

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from pdgd_jax._internal.checks import LARGEST_KEY
+from pdgd_jax._internal.options import brief
 from pdgd_jax._internal.text import count_in_words
 from pdgd_jax.cli.app import Command
 from pdgd_jax.cli.cost import DryRun, Yes, announce, show_cost
@@ -171,7 +172,7 @@ def run(
     played = f"{count_in_words(T, 'episode')}, {count_in_words(seeds, 'seed')}"
     title = f"{learner} on {name}: {played} ({speed})"
     console.print(Text(title, style="bold"), soft_wrap=True)
-    chosen = "".join(f"; {option} = {value}" for option, value in own.items())
+    chosen = "".join(f"; {name} = {brief(value)}" for name, value in own.items())
     console.print(Text(f"{learner} {says.in_words}{chosen}"), soft_wrap=True)
     print_summary(console, facts, data, all_=certificates, statistic=statistic.value)
     if rates == "theory" and "rates" in settings_of(learner) and _has_multipliers(facts):

@@ -197,7 +197,8 @@ def _is_of_another(dim: str, learner: str) -> bool:
 def _print_results(console: Console, facts: dict[str, Any]) -> None:
     cells = facts["cells"]
     settings = [name for name in cells[0] if name not in _ENDS]
-    differ = [name for name in settings if len({cell[name] for cell in cells}) > 1] or ["instance"]
+    values = {name: {cell[name] for cell in cells} - {None} for name in settings}
+    differ = [name for name in settings if len(values[name]) > 1] or ["instance"]
     table = plain_table(*differ, *(f">{name}" for name in _ENDS))
     for cell in cells[:_MOST_ROWS]:
         names = ("any" if cell[name] is None else str(cell[name]) for name in differ)

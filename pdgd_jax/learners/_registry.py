@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable, Collection
 from typing import Any
 
+import numpy as np
 from jaxtyping import ArrayLike
 
 from pdgd_jax import oracle
@@ -16,6 +17,7 @@ from pdgd_jax.learners._rates import RatesLike
 from pdgd_jax.learners._rivals import RIVALS
 from pdgd_jax.learners.primal_dual import pdgd_ops, uc_o_gdps
 from pdgd_jax.models import CMDP
+from pdgd_jax.processes import StochasticProcess
 from pdgd_jax.projection import Solver
 
 __all__ = [
@@ -128,10 +130,17 @@ def make_learner(name: str, cmdp: CMDP, num_episodes: ArrayLike, **settings: obj
 def margin_of(name: str, cmdp: CMDP, num_episodes: ArrayLike) -> float:
     """The margin of a CMDP, for a learner that must know it.
 
+    Args:
+      name: the name of the learner.
+      cmdp: one CMDP; this function solves its linear program on the host.
+      num_episodes: T, which matters to an adversary alone; may be traced for other constraints.
+
     Raises:
-      ValueError: if it is not positive.
+      ValueError: if the margin is not positive.
     """
-    rho = oracle.slater_margin(cmdp.mdp, cmdp.constraints, num_episodes).rho
+    drawn = isinstance(cmdp.constraints, StochasticProcess)
+    T = None if drawn else int(np.asarray(num_episodes))
+    rho = oracle.slater_margin(cmdp.mdp, cmdp.constraints, T).rho
     if not rho > 0:
         way_out = (
             " Give its option rho a value to play it anyway." if "rho" in options_of(name) else ""

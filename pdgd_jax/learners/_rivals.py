@@ -117,7 +117,7 @@ def _cold(
 @declares(knows=["transitions", "rho", "horizon"])
 def _unifying(
     cmdp: CMDP,
-    num_episodes: int,
+    num_episodes: ArrayLike,
     *,
     rho: ArrayLike | None = None,
     rho_scale: ArrayLike = 1.0,
@@ -162,4 +162,6 @@ for _builder, _constructor in (
     (_unifying, unifying),
 ):
     _builder.__doc__ = described_by(_constructor)
-_unifying.__doc__ = f"{_unifying.__doc__}\n  rho_scale: a factor of rho, to see what a wrong one costs."
+_unifying.__doc__ = (
+    f"{_unifying.__doc__}\n  rho_scale: a factor of rho, to see what a wrong one costs."
+)

@@ -78,7 +78,9 @@ def draw_figure(
         one = dataset.isel(dict.fromkeys(dims, 0))
         axes = draw(_instance(dataset, one), one["policy"].to_numpy(), look=look)
         learner = one["learner"].item()
-        mine = [str(dim) for dim in dims if "." not in str(dim) or str(dim).startswith(f"{learner}.")]
+        mine = [
+            str(dim) for dim in dims if "." not in str(dim) or str(dim).startswith(f"{learner}.")
+        ]
         which = ", ".join(f"{dim} {one[dim].item()}" for dim in mine)
         return Drawn(axes, f"{figure} of {which}")
     if panels := _panels(figure, dataset, facet):

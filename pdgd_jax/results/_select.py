@@ -17,7 +17,8 @@ def select(dataset: "xarray.Dataset", words: Sequence[str]) -> "xarray.Dataset":
     Args:
       dataset: a Dataset of `sweep` or `open_results`.
       words: `NAME=VALUE` or `NAME=VALUE,VALUE`, where NAME is a dimension, such as `learner` or
-        `ucpd.V`, and VALUE one of its labels. Several words for one name are combined; other dimensions keep all their values.
+        `ucpd.V`, and VALUE one of its labels. Several words for one name are combined; other
+        dimensions keep all their values.
 
     Raises:
       ValueError: if a name or value is unknown; the error lists the known ones.

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pdgd_jax.instances import depends_on_episodes
 from pdgd_jax._internal.typing import Table
+from pdgd_jax.instances import depends_on_episodes
 from pdgd_jax.learners import (
     BY_DEFAULT,
     Learner,

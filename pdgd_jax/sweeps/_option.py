@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pdgd_jax._internal.options import written
+from pdgd_jax._internal.options import brief
 from pdgd_jax._internal.typing import NDArray
 
 __all__ = ["Option", "OptionValue", "options_at"]
@@ -39,7 +39,7 @@ class Option:
         """Its values along that dimension: numbers if all are, else text."""
         if all(isinstance(v, int | float) and not isinstance(v, bool) for v in self.values):
             return np.array(self.values)
-        return np.array([written(value).removesuffix(".0") for value in self.values])
+        return np.array([brief(value) for value in self.values])
 
 
 def options_at(

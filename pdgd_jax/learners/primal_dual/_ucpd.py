@@ -51,8 +51,8 @@ def ucpd(
       layers: the states and actions, `cmdp.layers`.
       num_constraints: $m$.
       num_episodes: $T$; may be traced, as all numbers.
-      delta: the confidence parameter. The radius has $\ln((T+1) |X| |A| / \delta)$; its $T+1$ is not
-        certain, and $\delta$ times $1 + 1/T$ makes it $T$.
+      delta: the confidence parameter. The radius has $\ln((T+1) |X| |A| / \delta)$. Its $T+1$ is
+        not certain; $\delta$ times $1 + 1/T$ makes it $T$.
       confidence_scale: the factor of the radius.
       V: the weight of the loss against the queues; by default $L \sqrt T$. Not certain.
       alpha: the weight of the distance; by default $L T$. Not certain.

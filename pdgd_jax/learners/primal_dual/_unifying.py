@@ -59,7 +59,8 @@ def unifying(
       eta: the step size of the primal player. By default, with $B = 1 + R$,
         $\sqrt{\ln(|X| |A| / L) / T} / B$ if entropic and, with $U$ pairs,
         $\sqrt{2 L / (U T)} / B$ if Euclidean.
-      dual_step: the step size of the dual player; by default $R / (L \sqrt{m T})$. Both steps are our choice.
+      dual_step: the step size of the dual player; by default $R / (L \sqrt{m T})$. Both
+        steps are our choice.
 
     Raises:
       ValueError: if a number is invalid; also if $\rho$ is not positive, or the mirror unknown.
