@@ -99,7 +99,7 @@ def _learners_table(dataset: "xarray.Dataset", configuration: Mapping[str, Any])
         np.atleast_1d(dataset[key].to_numpy()) for key in ("learner", "knows", "feedback")
     )
     for name, known, seen in zip(map(str, names), knows, sees, strict=True):
-        options = ", ".join(
+        options = "; ".join(
             f"{key} = {_plain(value)}" for key, value in chosen.get(name, {}).items()
         )
         rows.append(
