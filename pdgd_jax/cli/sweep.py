@@ -178,14 +178,17 @@ def _facts(data: "xarray.Dataset", out: Path, seconds: float) -> dict[str, Any]:
         "unconverged": sum(int(QUANTITIES["unconverged"].end(cell.data).sum()) for cell in cells),
         "residual": float(data.residual.isel(checkpoint=-1).max()),
         "cells": rows,
-        "learners": [
-            {"name": name, "knows": knows, "feedback": feedback}
-            for name, knows, feedback in zip(
-                *(data[key].to_numpy().tolist() for key in ("learner", "knows", "feedback")),
-                strict=True,
-            )
-        ],
+        "learners": _declarations(data),
     }
+
+
+def _declarations(data: "xarray.Dataset") -> list[dict[str, str]]:
+    """What each learner knows and sees; nothing for results that do not say."""
+    keys = ("learner", "knows", "feedback")
+    if not set(keys) <= set(data.coords):
+        return []
+    rows = zip(*(data[key].to_numpy().tolist() for key in keys), strict=True)
+    return [dict(zip(("name", *keys[1:]), row, strict=True)) for row in rows]
 
 
 def _is_of_another(dim: str, learner: str) -> bool:
@@ -208,12 +211,13 @@ def _print_results(console: Console, facts: dict[str, Any]) -> None:
     print_table(console, table)
     if len(cells) > _MOST_ROWS:
         console.print(f"... and {len(cells) - _MOST_ROWS:,} more")
-    console.print()
-    learners = plain_table("learner", "knows", "sees")
-    for one in facts["learners"]:
-        learners.add_row(Text(one["name"]), one["knows"], FEEDBACK[one["feedback"]])
-    print_table(console, learners)
-    console.print()
+    if facts["learners"]:
+        console.print()
+        learners = plain_table("learner", "knows", "sees")
+        for one in facts["learners"]:
+            learners.add_row(Text(one["name"]), one["knows"], FEEDBACK[one["feedback"]])
+        print_table(console, learners)
+        console.print()
     console.print(
         Text(
             f"medians over seeds at the end; everything is in {facts['out']}: "
