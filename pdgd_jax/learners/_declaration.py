@@ -87,11 +87,11 @@ def declares(
     Example:
       >>> from pdgd_jax import learners
       >>> @learners.declares(knows=["transitions", "horizon"], feedback="bandit")
-      ... def mine(cmdp, num_episodes, *, step=0.1):
+      ... def watchful(cmdp, num_episodes, *, step=0.1):
       ...     '''Knows where it is and sees what it pays.'''
       ...     return learners.uniform(cmdp.layers)
-      >>> learners.register_learner("mine", mine)
-      >>> learners.declaration_of("mine").knows
+      >>> learners.register_learner("watchful", watchful)
+      >>> learners.declaration_of("watchful").knows
       ('transitions', 'horizon')
     """
     if isinstance(knows, str):

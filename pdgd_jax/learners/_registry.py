@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import ArrayLike
 
 from pdgd_jax import oracle
-from pdgd_jax._internal.options import kind_of, number_or_word, value_of
+from pdgd_jax._internal.options import kind_of, number_or_word, options_of_builder, value_of
 from pdgd_jax._internal.registry import Registry, nearest
 from pdgd_jax.learners._base import Learner
 from pdgd_jax.learners._declaration import Declaration, declared_by, declares, described_by
@@ -99,7 +99,7 @@ def make_learner(name: str, cmdp: CMDP, num_episodes: ArrayLike, **settings: obj
       cmdp: the CMDP that it will play.
       num_episodes: T; may be traced if the learner only computes with it.
       **settings: the common settings `delta`, `rates`, `confidence_scale` and `solver`, which are
-        ignored if the learner does not use them, and further settings of the learner.
+        ignored if the learner does not use them, and options of the learner (`pdgd learners NAME`).
 
     Raises:
       ValueError: if the name or a setting is unknown (the error suggests the nearest), or if the
@@ -164,8 +164,7 @@ def about_learner(name: str) -> str:
 
 def settings_of(name: str) -> dict[str, Any]:
     """The settings that a learner uses, common ones and options, with their defaults."""
-    parameters = list(inspect.signature(LEARNERS.get(name)).parameters.values())
-    return {parameter.name: parameter.default for parameter in parameters[2:]}
+    return dict([*options_of_builder(LEARNERS.get(name)).items()][2:])  # after the CMDP and T
 
 
 def options_of(name: str) -> dict[str, Any]:

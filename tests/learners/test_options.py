@@ -9,10 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pdgd_jax import learners, make
+from pdgd_jax import learners, make, rollout
 from pdgd_jax.learners import LEARNERS, declaration_of, declares, make_learner, options_of
 from pdgd_jax.learners._rivals import RIVALS
 
+REGISTERED = learners.registered_learners()  # as the package is, before a test adds one
 PLAYERS = ("pdgd-ops", "uc-o-gdps", *RIVALS)
 NUMBERS = [
     (name, number)
@@ -125,7 +126,7 @@ def test_a_learner_is_one_file_in_the_usual_order(name):
 
 
 def test_every_learner_of_the_package_declares():
-    for name in learners.registered_learners():
+    for name in REGISTERED:
         declaration = declaration_of(name)
         assert declaration.knows is not None, name
         assert set(declaration.knows) <= set(learners.KNOWLEDGE)
@@ -214,6 +215,29 @@ def test_a_declared_margin_is_given_or_the_learner_is_refused(cmdp):
     make_learner("bare", cmdp, 100)
     with pytest.raises(ValueError, match=r"'bare' must know a margin rho > 0, .* is -0\.2\.$"):
         make_learner("bare", hopeless(cmdp), 100)
+
+
+UNSEEING = [name for name in REGISTERED if declaration_of(name).feedback != "full"]
+
+
+@pytest.mark.parametrize("name", UNSEEING)
+def test_what_a_learner_does_not_see_does_not_move_it(name):
+    """Nothing at all if it declares so, and pairs that it did not visit with bandit feedback."""
+    cmdp = make("random", sizes=(1, 3, 3, 1), num_actions=2)
+    learner = make_learner(name, cmdp, 50)
+    state = learner.init(jax.random.key(0))
+    policy = learner.policy(state)
+    outcome, _ = cmdp.draw(jax.random.key(1), cmdp.init(jax.random.key(1)), 0, policy)
+    trajectory = rollout(jax.random.key(2), cmdp.mdp, policy)
+    seen = np.zeros(cmdp.layers.shape, bool)
+    if declaration_of(name).feedback == "bandit":
+        layers = np.arange(len(trajectory.actions))
+        seen[layers, trajectory.states[:-1], trajectory.actions] = True
+    hidden = jax.tree.map(lambda values: jnp.where(seen, values, jnp.nan), outcome)
+    after = [learner.update(state, trajectory, shown)[0] for shown in (outcome, hidden)]
+    chex.assert_trees_all_equal(*after)
+    chex.assert_trees_all_equal(*(learner.policy(state) for state in after))
+    chex.assert_tree_all_finite(learner.policy(after[1]))
 
 
 # Options
