@@ -81,7 +81,8 @@ def _print_one(console: Console, facts: Mapping[str, Any]) -> None:
         options = options_of(name)
         if declaration.needs_margin and options.get("rho", "") is None:
             options["rho"] = "the CMDP's"
-        table = options_table(options, about.meanings, flag="{}", nothing="the paper's")
+        nothing = "the paper's" if about.reference else "its own"
+        table = options_table(options, about.meanings, flag="{}", nothing=nothing)
         print_table(console, table)
         option = next(iter(facts["options"]))
         console.print(

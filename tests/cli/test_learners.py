@@ -83,13 +83,14 @@ def test_a_learner_of_ones_own_is_listed_as_it_was_declared(pdgd):
         """
 
     learners.register_learner("mine", mine, knows=["rho"], feedback="bandit")
-    learners.register_learner("silent", lambda cmdp, num_episodes: None)
+    learners.register_learner("silent", lambda cmdp, num_episodes, *, pace=None: None)
     out = pdgd("learners")[1]
     assert re.search(r"mine +bandit +Me and Mine \(2026\) +rho", out)
     assert re.search(r"silent +full +not declared", out)
     out = pdgd("learners", "mine")[1]
     assert out.startswith("mine\nWaits and sees.\n\nknows: rho\nsees: bandit feedback\n")
     assert re.search(r"patience +3 +how long it waits, in episodes\.", out)
+    assert re.search(r"pace +its own\n", pdgd("learners", "silent")[1].replace(" \n", "\n"))
     silent = json.loads(pdgd("learners", "silent", "--json")[1])
     assert (silent["knows"], silent["feedback"]) == (None, "full")
 
