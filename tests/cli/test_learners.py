@@ -90,7 +90,7 @@ def test_a_learner_of_ones_own_is_listed_as_it_was_declared(pdgd):
     out = pdgd("learners", "mine")[1]
     assert out.startswith("mine\nWaits and sees.\n\nknows: rho\nsees: bandit feedback\n")
     assert re.search(r"patience +3 +how long it waits, in episodes\.", out)
-    assert re.search(r"pace +its own\n", pdgd("learners", "silent")[1].replace(" \n", "\n"))
+    assert re.search(r"pace +its own *\n", pdgd("learners", "silent")[1])
     silent = json.loads(pdgd("learners", "silent", "--json")[1])
     assert (silent["knows"], silent["feedback"]) == (None, "full")
 
