@@ -72,12 +72,17 @@ def test_the_shell_completes_names():
     [
         (("run", "two"), ["two-phase"]),
         # Other tests register more in this process, but not in the one that completes.
-        (("run", "--learner", "u"), ["uc-o-gdps", "uniform"]),
+        (
+            ("run", "--learner", "u"),
+            ["uc-o-gdps", "uc-o-reps", "ucpd", "unifying", "uniform"],
+        ),
         (
             ("run", "--solver", ""),
             ["newton", "osqp", "osqp-bare", "projected_gradient", "projected_gradient-bare"],
         ),
         (("run", "--rates", "t"), ["theory", "tuned"]),
+        (("run", "--learner", "cold", "--option", ""), ["V=", "alpha=", "epsilon="]),
+        (("learners", "wei"), ["wei-yu-neely"]),
         (("run", "--conf"), ["--confidence-scale"]),
         (("sweep", "qu"), ["quick"]),
     ],

@@ -19,6 +19,7 @@ from pdgd_jax import (
     uc_o_gdps,
     value_of,
 )
+from pdgd_jax.learners._rivals import RIVALS
 from pdgd_jax.learners.primal_dual import _dual as dual
 from pdgd_jax.models import Layers
 from pdgd_jax.projection.newton import NewtonOptions, make_solver
@@ -194,6 +195,14 @@ def all_learners(cmdp):
     }
 
 
+def learner_of(name, cmdp):
+    """One of `all_learners`, or a rival."""
+    if name in RIVALS:
+        return learners.make_learner(name, cmdp, T)
+    return all_learners(cmdp)[name]
+
+
+REGISTERED = learners.registered_learners()  # as the package is, before a test adds one
 NAMES = [
     "pdgd_ops",
     pytest.param("pdgd_ops with adam", marks=pytest.mark.slow),
@@ -201,14 +210,20 @@ NAMES = [
     "uniform",
     "best_feasible",
     "most_feasible",
+    *(pytest.param(name, marks=pytest.mark.slow) for name in RIVALS),
 ]
+
+
+def test_the_contract_is_that_of_every_learner():
+    names = {getattr(name, "values", (name,))[0].replace("_", "-") for name in NAMES}
+    assert {*REGISTERED} <= names
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_contract(name):
     """State keeps its structure, policies are policies, nothing is traced twice."""
     cmdp = make("random", sizes=(1, 3, 3, 1), num_actions=2)
-    learner = all_learners(cmdp)[name].as_pytree()
+    learner = learner_of(name, cmdp).as_pytree()
     traces = STEP._cache_size()
     state = learner.init(jax.random.key(0))
     processes = cmdp.init(jax.random.key(1))
@@ -223,7 +238,16 @@ def test_contract(name):
         trajectory = rollout(key, cmdp.mdp, policy)
         following, info = STEP(learner, state, trajectory, outcome)
         chex.assert_trees_all_equal_shapes_and_dtypes(state, following)
-        chex.assert_tree_all_finite((following, info))
+        padding = ~cmdp.layers.triple_mask  # whose logarithms are those of 0
+        following_and_info = jax.tree.map(
+            lambda leaf, padding=padding: (
+                jnp.where(padding & (leaf == -jnp.inf), 0, leaf)
+                if jnp.shape(leaf) == padding.shape
+                else leaf
+            ),
+            (following, info),
+        )
+        chex.assert_tree_all_finite(following_and_info)
         state = following
     assert STEP._cache_size() <= traces + 1
 

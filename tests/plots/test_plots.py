@@ -433,6 +433,24 @@ def test_every_instance_can_have_a_panel_of_its_own():
         plots.facets(plots.regret, data, by="colour")
 
 
+def test_options_of_a_learner_are_named_in_curves_panels_and_policies():
+    options = {"ucpd.V": (10.0, 1e4), "unifying.mirror": ("entropic", "euclidean")}
+    data = results(learner=("ucpd", "unifying", "uniform"), options=options)
+    assert list(lines_of(plots.regret(data))) == [
+        "ucpd, V = 10",
+        "ucpd, V = 1e+04",
+        "unifying, mirror = entropic",
+        "unifying, mirror = euclidean",
+        "uniform",
+    ]
+    drawn = plots.draw_figure("regret", data, facet="ucpd.V").axes
+    assert [axes.get_title() for axes in drawn] == ["ucpd.V = 10", "ucpd.V = 10000"]
+    assert "ucpd" in lines_of(drawn[1])
+    what = plots.draw_figure("policy", data.isel(learner=[0])).what
+    assert "ucpd.V 10.0" in what
+    assert "mirror" not in what
+
+
 def test_every_optimum_is_named():
     data = results(instance=("a", "b"), learner=("pdgd-ops", "uniform"))
     data["opt"] = data.opt.copy(data=np.array(data.opt))

@@ -7,7 +7,7 @@ is UC-O-REPS whose confidence set holds the truth alone. With one layer it is He
 
 Reference:
   Zimin and Neu (2013), Online Learning in Episodic Markovian Decision Processes by Relative Entropy
-  Policy Search.
+  Policy Search. That it begins at the occupancy with the largest entropy is not certain here.
 """
 
 from collections.abc import Callable

@@ -4,6 +4,10 @@ A primal player (UC-O-GDPS) descends on the Lagrangian loss $\ell_t = G_t \lambd
 occupancies, and a dual player (OGD) ascends on $\lambda^\top G_t^\top \hat q_t$ over multipliers.
 It is a best-of-both-worlds algorithm: it need not know whether rewards and constraints are
 stochastic or adversarial, nor the margin $\rho$.
+
+Reference:
+  Germano, Stradi, Genalti, Castiglioni, Marchesi and Gatti (2023), A Best-of-Both-Worlds Algorithm
+  for Constrained MDPs with Long-Term Constraints.
 """
 
 from collections.abc import Callable

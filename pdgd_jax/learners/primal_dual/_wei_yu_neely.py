@@ -14,7 +14,8 @@ terms of mixing times vanish.
 
 Reference:
   Wei, Yu and Neely (2018), Online Learning in Weakly Coupled Markov Decision Processes: A
-  Convergence Time Study. Its constants are not certain here: they are settings.
+  Convergence Time Study. Its constants are not certain here: they are settings. Nor is it certain
+  that the queues see the new occupancy.
 """
 
 import jax.numpy as jnp
