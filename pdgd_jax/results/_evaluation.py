@@ -171,18 +171,8 @@ def evaluate(history: History, cmdp: CMDP, *, k: int | None = None) -> Evaluatio
             )
         lanes = [jax.tree.map(lambda x, i=i: x[i], (history, cmdp)) for i in range(count)]
         return _stack([evaluate(*lane, k=k) for lane in lanes])
-    numbers: History = jax.tree.map(_number, history)
-    batch = numbers.episode.shape[:-1]
-    episodes = np.asarray(numbers.episode).reshape(-1, numbers.episode.shape[-1])
-    episode = episodes[0]
-    if (episodes != episode).any():
-        raise ValueError(
-            "the runs of a history must have the same checkpoints; evaluate runs "
-            "of different horizons one horizon at a time."
-        )
-    count = math.prod(batch)
-    flat = jax.tree.map(lambda x: x.reshape(count, *x.shape[len(batch) :]), numbers)
-    runs = [jax.tree.map(lambda x, i=i: x[i], flat) for i in range(count)]
+    batch, flat, runs = _runs_of(history)
+    episode, count = np.asarray(runs[0].episode), len(runs)
     bounds = _margins(cmdp, int(episode[-1]))
     margins = [bounds(run) for run in runs]
     rho, upper = np.array([margin.low for margin in margins]), [m.high for m in margins]
@@ -223,6 +213,21 @@ def evaluate(history: History, cmdp: CMDP, *, k: int | None = None) -> Evaluatio
         unconverged=shaped(flat.metrics.unconverged[:, -1]),
         certificates=certificates_of(cmdp, runs, sums, margins, opt[:, -1], regret[:, -1], shaped),
     )
+
+
+def _runs_of(history: History) -> tuple[tuple[int, ...], History, list[History]]:
+    """The leading axes of a history; its runs along one axis, and one by one, on the host."""
+    numbers: History = jax.tree.map(_number, history)
+    batch = numbers.episode.shape[:-1]
+    episodes = np.asarray(numbers.episode).reshape(-1, numbers.episode.shape[-1])
+    if (episodes != episodes[0]).any():
+        raise ValueError(
+            "the runs of a history must have the same checkpoints; evaluate runs "
+            "of different horizons one horizon at a time."
+        )
+    count = math.prod(batch)
+    flat = jax.tree.map(lambda x: x.reshape(count, *x.shape[len(batch) :]), numbers)
+    return batch, flat, [jax.tree.map(lambda x, i=i: x[i], flat) for i in range(count)]
 
 
 def _number(leaf: Any) -> NDArray:

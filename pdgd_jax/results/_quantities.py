@@ -10,7 +10,7 @@ Example:
   ('reward', 'regret', 'OPT per episode')
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -107,15 +107,10 @@ def _is_adversarial(facts: Mapping[str, Any]) -> bool:
     return "adversarial" in facts.get("constraints_process", "")
 
 
-def _is_known(name: str) -> Callable[[Mapping[str, Any]], bool]:
-    """Whether a quantity is known, and not only for some of the runs."""
-    return lambda facts: bool(np.isfinite(facts[name]["median"]))
-
-
 def _differs_from_regret(facts: Mapping[str, Any]) -> bool:
-    """Whether the dynamic regret is known, and an adversary makes it another than the regret."""
+    """Whether an adversary makes the dynamic regret another number than the regret."""
     kinds = facts.get("constraints_process", "") + facts.get("rewards_process", "")
-    return "adversarial" in kinds and _is_known("dynamic_regret")(facts)
+    return "adversarial" in kinds
 
 
 def _has_multipliers(facts: Mapping[str, Any]) -> bool:
@@ -174,15 +169,15 @@ _TABLE = (
     Quantity(
         "strong_regret", _LATER, "positive parts of the regret of each episode so far", "reward",
         _of_evaluation("strong_regret"),
-        evaluated=True, is_sum=True, key="strong_regret",
+        evaluated=True, is_sum=True, key="strong_regret", optional=True,
         curve=Curve("strong regret", own_words=True, zero_line=True),
         column=Column("strong regret"),
-        row=Row("strong regret", False, _is_known("strong_regret")),
+        row=Row("strong regret", False),
     ),
     Quantity(
         "dynamic_regret", _LATER, "cumulative regret against the optimum of each episode", "reward",
         _of_evaluation("dynamic_regret"),
-        evaluated=True, is_sum=True, key="dynamic_regret",
+        evaluated=True, is_sum=True, key="dynamic_regret", optional=True,
         curve=Curve("dynamic regret", own_words=True, zero_line=True),
         column=Column("dynamic regret"),
         row=Row("dynamic regret", False, _differs_from_regret),
@@ -194,10 +189,10 @@ _TABLE = (
     Quantity(
         "k_regret", _LATER, "cumulative regret against the best policy of every window", "reward",
         _of_evaluation("k_regret"),
-        evaluated=True, is_sum=True, key="k_regret",
+        evaluated=True, is_sum=True, key="k_regret", optional=True,
         curve=Curve("window regret", own_words=True, zero_line=True),
         column=Column("regret over windows"),
-        row=Row("regret over windows", False, _is_known("k_regret")),
+        row=Row("regret over windows", False),
     ),
     Quantity(
         "window", (), "length of the windows of the benchmark, if any", "episodes",

@@ -197,10 +197,6 @@ def update(
     iterations = jnp.zeros((), dtype)
     if info.projection is not None:
         iterations = info.projection.iterations.astype(dtype)
-    next_cost = jnp.full_like(cost, jnp.nan)
-    if info.next_occupancy is not None:
-        following = cmdp.layers.to_pairs(info.next_occupancy.astype(dtype))
-        next_cost = value_of(outcome.constraints, following)
     deviations, margin = _of_comparators(against, outcome, multipliers)
     losses = _losses(against, outcome, info, true_pairs, believed_pairs)
     terms = {
@@ -216,7 +212,7 @@ def update(
         "violation": cost,
         "positive_violation": jnp.maximum(harm, 0),
         "believed_violation": believed_cost,
-        "next_violation": next_cost,
+        "next_violation": _next_cost(cmdp, outcome, info, cost),
         **deviations,
         "descent_regret": losses.believed - losses.theirs,
     }
@@ -234,6 +230,15 @@ def update(
         changes["constraint_max"] = jnp.maximum(metrics.constraint_max, outcome.constraints)
     new = metrics._replace(**changes)
     return jax.tree.map(lambda x, old: x.astype(old.dtype), new, metrics)
+
+
+def _next_cost(cmdp: CMDP, outcome: Outcome, info: Info, like: Array) -> Array:
+    """What the next occupancy would have cost; NaN if the learner does not report it."""
+    if info.next_occupancy is None:
+        return jnp.full_like(like, jnp.nan)
+    return value_of(
+        outcome.constraints, cmdp.layers.to_pairs(info.next_occupancy).astype(like.dtype)
+    )
 
 
 def _of_comparators(

@@ -24,6 +24,7 @@ from pdgd_jax import (
     stack,
 )
 from pdgd_jax.learners import Info, Learner
+from pdgd_jax.oracle import _episodes
 from pdgd_jax.processes import AdversarialProcess, Corrupted, Drift, Phases, Table, pytree
 from tests.conftest import random_mdp
 
@@ -167,6 +168,17 @@ def test_the_optima_of_episodes_against_brute_force():
     np.testing.assert_allclose(oracle.episode_optima(easy, T), expected, atol=1e-8)
     with pytest.raises(oracle.UnforeseenError, match="24 linear programs"):
         oracle.episode_optima(cmdp, T, most=10)
+
+
+def test_rewards_and_constraints_change_at_their_own_times(monkeypatch):
+    """Three phases of rewards and a table of constraints; a few programs at a time."""
+    cmdp, rewards, costs = table_of(1, 2)
+    monkeypatch.setattr(_episodes, "_TOGETHER", 5)
+    phases = Phases(rewards[:3], period=5)
+    mixed = CMDP(cmdp.mdp, phases, Table(costs / 2 - 0.5))
+    shown = [rewards[t // 5 % 3] for t in range(T)]
+    expected = [brute_force(cmdp.mdp, r, G / 2 - 0.5) for r, G in zip(shown, costs, strict=True)]
+    np.testing.assert_allclose(oracle.episode_optima(mixed, T), expected, atol=1e-8)
 
 
 def test_prices_of_ten_none_and_eight():
