@@ -1,5 +1,6 @@
 """The inputs of the lanes of a sweep: instances, learners and comparators, built on demand."""
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -128,7 +129,7 @@ class LaneBuilder:
         moved = [np.asarray(cmdp.layers.moved(layers, q)) for q in comparators.occupancies]
         stacked = np.array(moved, comparators.occupancies.dtype)
         occupancies = jnp.asarray(stacked.reshape(len(moved), *cmdp.layers.triple_shape))
-        comparators = Comparators(occupancies, comparators.multipliers)
+        comparators = dataclasses.replace(comparators, occupancies=occupancies)
         return jax.tree.map(np.asarray, LaneInputs(cmdp, self.learner(cell, cmdp), comparators))
 
 

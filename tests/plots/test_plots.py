@@ -712,7 +712,24 @@ def _grid():
     return cmdp, cmdp.mdp.policy_from_flat(flat)
 
 
+def _benchmarked(**changes):
+    """Results with the regrets against other benchmarks, which most tests do without."""
+    data = results(rates=("a", "b"), **changes)
+    for name, share in (("strong_regret", 1.5), ("dynamic_regret", -0.5), ("k_regret", 0.7)):
+        data[name] = share * data["regret"]
+    data["feasibility"] = 1 / (1 + data["regret"] / 20)
+    return data
+
+
+def _of_quantity(name):
+    return lambda ax: plots.FIGURES[name](_benchmarked(), ax=ax)
+
+
 PICTURES = {
+    "strong-regret": _of_quantity("strong-regret"),
+    "dynamic-regret": _of_quantity("dynamic-regret"),
+    "k-regret": _of_quantity("k-regret"),
+    "feasibility": _of_quantity("feasibility"),
     "regret": lambda ax: plots.regret(results(learner=LEARNERS), guides=True, ax=ax),
     "violation": lambda ax: plots.violation(results(), bounds=True, ax=ax),
     "positive-violation": lambda ax: plots.positive_violation(results(rates=("a", "b")), ax=ax),

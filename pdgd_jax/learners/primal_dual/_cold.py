@@ -63,4 +63,5 @@ def cold(
     share = as_array(epsilon, float)
     V = constant("V", V, lambda: T ** (1 - share / 2))
     alpha = constant("alpha", alpha, lambda: numpy_for(T, V).maximum(T, V * xp.sqrt(T)))
-    return queued(mdp, num_constraints, num_episodes, V, alpha)
+    window = as_array(T ** (1 - share), float)
+    return queued(mdp, num_constraints, num_episodes, V, alpha, window)

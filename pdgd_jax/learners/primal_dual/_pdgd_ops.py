@@ -89,10 +89,15 @@ def pdgd_ops(
         mirror=Euclidean(solver),
     )
     config = players.Config(player, constants.dual, dual.Box(T), num_constraints, dual_optimizer)
-    # Bounds are known only for plain gradient descent and transitions to be learnt.
-    plain = dual_optimizer is optax.sgd and transition is None
-    known = constants if plain else None
+    # Bounds are known only for plain gradient descent.
+    known = constants if dual_optimizer is optax.sgd else None
     setting = Setting(
-        layers, delta, known, scale, as_array(num_episodes, jnp.int32), num_constraints
+        layers,
+        delta,
+        known,
+        scale,
+        as_array(num_episodes, jnp.int32),
+        num_constraints,
+        kind="" if transition is None else "known",
     )
     return players.together(config, setting)

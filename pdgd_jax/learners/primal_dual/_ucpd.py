@@ -87,4 +87,6 @@ def ucpd(
     )
     config = players.Config(player, 1 / V, dual.Orthant(), num_constraints, looks_ahead=True)
     episodes = as_array(num_episodes, jnp.int32)
-    return players.together(config, Setting(layers, delta, None, scale, episodes, num_constraints))
+    constants = {"V": V, "alpha": alpha, "mixing": mixing}
+    setting = Setting(layers, delta, None, scale, episodes, num_constraints, constants, kind="ucpd")
+    return players.together(config, setting)

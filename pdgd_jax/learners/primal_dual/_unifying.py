@@ -91,4 +91,11 @@ def unifying(
     )
     config = players.Config(player, dual_step, dual.Ball(R), m)
     episodes = as_array(num_episodes, jnp.int32)
-    return players.together(config, Setting(layers, num_episodes=episodes, num_constraints=m))
+    setting = Setting(
+        layers,
+        num_episodes=episodes,
+        num_constraints=m,
+        constants={"step": eta, "dual_step": dual_step, "ceiling": R},
+        kind=f"unifying-{mirror}",
+    )
+    return players.together(config, setting)
