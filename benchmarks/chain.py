@@ -87,7 +87,7 @@ def print_chain(count):
         if isinstance(set_, KnownTransitions):
             target = start - jnp.asarray(end.total)[..., None]
             whole = project_entropic(layers, target, set_, tolerance=1e-12)
-            difference = (end.log_occupancy - np.asarray(whole.log_occupancy))[there]
+            difference = end.log_occupancy[there] - np.asarray(whole.log_occupancy)[there]
             print(
                 f"  ln q, between {end.log_occupancy[there].min():.0f} and 0, differs from one "
                 f"projection of all losses by {np.abs(difference).max():.1e}",

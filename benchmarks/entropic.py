@@ -1,9 +1,10 @@
 """The entropic projection against what a user would pick instead: `python benchmarks/entropic.py`.
 
 Replays the projections of real learning runs, with the steps of UCPD, and prints one table:
-microseconds per projection and core, how far the occupancy is from the projection, iterations,
-compile time, and by how much `project_entropic` with the most lanes is faster. The peers are
-CVXPY and Clarabel, both with exponential cones, SCS behind CVXPY, and the method of the papers, a
+microseconds of CPU per projection, which tell less than those of the clock about what else the
+machine does, how far the occupancy is from the projection, iterations, CPU seconds to compile, and
+by how much `project_entropic` with the most lanes is faster. The peers are Clarabel, alone and
+behind CVXPY, SCS and ECOS (`pip install ecos`) behind CVXPY, and the method of the papers, a
 general solver on the dual: L-BFGS-B of SciPy over the potentials, with cones in closed form and
 from the last potentials. The Euclidean projection replays the targets of PDGD-OPS beside it.
 
@@ -13,6 +14,7 @@ million times in a row.
 """
 
 import argparse
+import importlib.util
 import multiprocessing
 import os
 import time
@@ -25,7 +27,7 @@ import projection as euclidean
 from projection import CASES, Case, program_of, quickly, record
 from quick import add_quick, hurry
 
-from pdgd_jax import ConfidenceSet, Layers, project_entropic
+from pdgd_jax import ConfidenceSet, Layers, cold_start, project, project_entropic
 from pdgd_jax.projection import EntropicStart
 
 NAMES = ("small", "large")
@@ -43,47 +45,51 @@ class Measurement(NamedTuple):
 # -- ours ----------------------------------------------------------------------------------------
 
 
-def replay(layers: Layers, dtype: str, *, keep: bool = False):
+def replay(layers: Layers, dtype: str, *, euclidean: bool = False, keep: bool = False):
     """All episodes of a lane, each from the warm start of the one before."""
     L, S, _ = layers.shape
+    onto = project if euclidean else project_entropic
+    if euclidean:
+        cold = cold_start(layers, dtype=dtype)
+    else:
+        cold = EntropicStart(jnp.zeros((L, S), dtype), jnp.zeros(0, dtype))
 
     def lane(*arrays):
         def step(warm, episode):
             target, center, radius = episode
-            confidence = ConfidenceSet(center, radius)
-            result = project_entropic(layers, target, confidence, warm_start=warm)
+            result = onto(layers, target, ConfidenceSet(center, radius), warm_start=warm)
             # The sum stands for what a learner does with the occupancy.
             kept = result.occupancy if keep else result.occupancy.sum()
             return result.warm_start, (result.info, kept)
 
-        return jax.lax.scan(
-            step, EntropicStart(jnp.zeros((L, S), dtype), jnp.zeros(0, dtype)), arrays
-        )[1]
+        return jax.lax.scan(step, cold, arrays)[1]
 
-    return jax.vmap(lane, 1, 1)
+    return jax.jit(jax.vmap(lane, 1, 1))
 
 
 class Ours:
-    """`project_entropic` under `vmap` and `scan`, compiled once."""
+    """`project_entropic` under `vmap` and `scan`, compiled once; or `project`, for comparison."""
 
-    def __init__(self, case, sequences, core, lanes, dtype="float64"):
-        sequence = sequences["entropic"]
+    def __init__(self, case, sequences, core, lanes, dtype="float64", euclidean=False):
+        sequence = sequences["euclidean" if euclidean else "entropic"]
         order = np.roll(np.arange(sequence.target.shape[1]), -core * lanes)[:lanes]
         self.data = [jnp.asarray(array[: case.episodes, order], dtype) for array in sequence]
         layers = Layers.from_sizes(case.sizes, case.num_actions)
-        begin = time.perf_counter()
-        self.run = jax.jit(replay(layers, dtype)).lower(*self.data).compile()
-        self.compile_seconds = time.perf_counter() - begin
-        q = jax.jit(replay(layers, dtype, keep=True))(*self.data)[1]
-        self.distance = float(np.abs(np.asarray(q) - sequences["solution"][:, order]).max())
+        begin = time.process_time()
+        self.run = replay(layers, dtype, euclidean=euclidean).lower(*self.data).compile()
+        self.compile_seconds = time.process_time() - begin
+        self.distance = np.nan
+        if not euclidean:
+            q = replay(layers, dtype, keep=True)(*self.data)[1]
+            self.distance = float(np.abs(np.asarray(q) - sequences["solution"][:, order]).max())
         jax.block_until_ready(self.run(*self.data))
         self.projections = case.episodes * lanes
 
     def measure(self):
-        begin, turns, elapsed = time.perf_counter(), 0, 0.0
+        begin, turns, elapsed = time.process_time(), 0, 0.0
         while elapsed < 0.2:
             info, _ = jax.block_until_ready(self.run(*self.data))
-            turns, elapsed = turns + 1, time.perf_counter() - begin
+            turns, elapsed = turns + 1, time.process_time() - begin
         assert np.all(info.converged)
         return Measurement(
             elapsed / turns / self.projections * 1e6,
@@ -91,17 +97,6 @@ class Ours:
             float(np.asarray(info.iterations)[1:].mean()),  # the first is a cold start
             self.compile_seconds,
         )
-
-
-class Euclidean:
-    """`project` on the targets of PDGD-OPS."""
-
-    def __init__(self, case, sequences, core, lanes):
-        self.inner = euclidean.Ours(case, sequences["euclidean"], lanes=lanes, core=core)
-
-    def measure(self):
-        found = self.inner.measure()
-        return Measurement(found.microseconds, np.nan, found.iterations, found.compile_seconds)
 
 
 # -- the others ----------------------------------------------------------------------------------
@@ -124,10 +119,10 @@ class Peer:
                 previous = center.tobytes() + radius.tobytes()
                 program = program_of(self.layers, center, radius)
                 self.prepare(program, center, radius)
-            begin = time.perf_counter()
+            begin = time.process_time()
             q, steps = self.solve(program, target)
             if t > 0:
-                spent.append(time.perf_counter() - begin)
+                spent.append(time.process_time() - begin)
                 iterations.append(steps)
                 distances.append(np.abs(q - self.solution[t, self.lane][program.valid]).max())
         return Measurement(np.mean(spent) * 1e6, max(distances), float(np.mean(iterations)), 0.0)
@@ -271,7 +266,7 @@ class Dual(Peer):
 
 # -- the run -------------------------------------------------------------------------------------
 
-KINDS = {"ours": Ours, "euclidean": Euclidean, "clarabel": Clarabel, "cvxpy": Cvxpy, "dual": Dual}
+KINDS = {"ours": Ours, "clarabel": Clarabel, "cvxpy": Cvxpy, "dual": Dual}
 LBFGS, OURS = "L-BFGS-B on the dual, warm", "entropic, {} lanes"
 
 
@@ -281,7 +276,8 @@ def contestants(case):
     rows = [(OURS.format(lanes), "ours", {"lanes": lanes}) for lanes in case.lanes]
     rows.append((f"entropic float32, {most} lanes", "ours", {"lanes": most, "dtype": "float32"}))
     rows += [
-        (f"Euclidean (newton), {lanes} lanes", "euclidean", {"lanes": lanes}) for lanes in (1, most)
+        (f"Euclidean (newton), {lanes} lanes", "ours", {"lanes": lanes, "euclidean": True})
+        for lanes in (1, most)
     ]
     few = {"episodes": case.slow_peer_episodes}
     rows += [
@@ -290,6 +286,8 @@ def contestants(case):
         ("CVXPY + Clarabel", "cvxpy", few),
         ("CVXPY + SCS, 1e-5", "cvxpy", {**few, "solver": "SCS"}),
     ]
+    if importlib.util.find_spec("ecos"):
+        rows.append(("CVXPY + ECOS", "cvxpy", {**few, "solver": "ECOS"}))
     return rows
 
 
@@ -348,7 +346,7 @@ def table(case: Case, rounds=3, **cores):
     measured = {label: [] for label, _, _ in rows}
     for turn in range(rounds):
         for row in rows:
-            if turn == 0 or row[1] in ("ours", "euclidean", "dual"):
+            if turn == 0 or row[1] in ("ours", "dual"):
                 measured[row[0]] += workers.measure(row)
     workers.stop()
     ours = np.median([m.microseconds for m in measured[OURS.format(case.lanes[-1])]])
@@ -367,7 +365,7 @@ def table(case: Case, rounds=3, **cores):
 
 def print_table(names, **settings):
     """Every solver on every case."""
-    columns = ["instance", "solver", "us per projection and core", "times that of ours"]
+    columns = ["instance", "solver", "us of CPU per projection", "times that of ours"]
     columns += ["distance", "iterations", "compile s"]
     print("|".join(["", *columns, ""]) + "\n" + "|---" * len(columns) + "|")
     for name in names:
