@@ -19,7 +19,6 @@ from pdgd_jax import (
     uc_o_gdps,
     value_of,
 )
-from pdgd_jax.learners._rivals import RIVALS
 from pdgd_jax.learners.primal_dual import _dual as dual
 from pdgd_jax.models import Layers
 from pdgd_jax.projection.newton import NewtonOptions, make_solver
@@ -183,47 +182,29 @@ def test_the_primal_player_alone_equals_its_twin():
 T = 50
 
 
-def all_learners(cmdp):
-    m = cmdp.num_constraints
-    return {
-        "pdgd_ops": pdgd_ops(cmdp.layers, m, T),
-        "pdgd_ops with adam": pdgd_ops(cmdp.layers, m, T, dual_optimizer=optax.adam),
-        "uc_o_gdps": uc_o_gdps(cmdp.layers, T),
-        "uniform": learners.uniform(cmdp.layers),
-        "best_feasible": learners.best_feasible(cmdp, T),
-        "most_feasible": learners.most_feasible(cmdp),
-    }
+def learner_named(name, cmdp):
+    """By its registered name, or PDGD-OPS in another form."""
+    layers, m = cmdp.layers, cmdp.num_constraints
+    if name == "pdgd-ops with adam":
+        return pdgd_ops(layers, m, T, dual_optimizer=optax.adam)
+    if name == "pdgd-ops, known transitions":
+        return pdgd_ops(layers, m, T, transition=cmdp.mdp.transition)
+    return learners.make_learner(name, cmdp, T)
 
 
-def learner_of(name, cmdp):
-    """One of `all_learners`, or a rival."""
-    if name in RIVALS:
-        return learners.make_learner(name, cmdp, T)
-    return all_learners(cmdp)[name]
-
-
-REGISTERED = learners.registered_learners()  # as the package is, before a test adds one
+FORMS = ("pdgd-ops with adam", "pdgd-ops, known transitions")
+FAST = ("pdgd-ops", "ucpd", "uniform", "best-feasible", "most-feasible")
 NAMES = [
-    "pdgd_ops",
-    pytest.param("pdgd_ops with adam", marks=pytest.mark.slow),
-    pytest.param("uc_o_gdps", marks=pytest.mark.slow),
-    "uniform",
-    "best_feasible",
-    "most_feasible",
-    *(pytest.param(name, marks=pytest.mark.slow) for name in RIVALS),
+    name if name in FAST else pytest.param(name, marks=pytest.mark.slow)
+    for name in (*learners.registered_learners(), *FORMS)
 ]
-
-
-def test_the_contract_is_that_of_every_learner():
-    names = {getattr(name, "values", (name,))[0].replace("_", "-") for name in NAMES}
-    assert {*REGISTERED} <= names
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_contract(name):
     """State keeps its structure, policies are policies, nothing is traced twice."""
     cmdp = make("random", sizes=(1, 3, 3, 1), num_actions=2)
-    learner = learner_of(name, cmdp).as_pytree()
+    learner = learner_named(name, cmdp).as_pytree()
     traces = STEP._cache_size()
     state = learner.init(jax.random.key(0))
     processes = cmdp.init(jax.random.key(1))
@@ -253,10 +234,10 @@ def test_contract(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["pdgd_ops", "uc_o_gdps", "uniform"])
+@pytest.mark.parametrize("name", ["pdgd-ops", "uc-o-gdps", "uc-o-reps", "uniform"])
 def test_jit_equals_eager(name):
     cmdp = make("random", sizes=(1, 3, 3, 1), num_actions=2)
-    learner = all_learners(cmdp)[name].as_pytree()
+    learner = learner_named(name, cmdp).as_pytree()
     state = learner.init(jax.random.key(0))
     policy = learner.policy(state)
     outcome, _ = cmdp.draw(jax.random.key(1), cmdp.init(jax.random.key(1)), 0, policy)

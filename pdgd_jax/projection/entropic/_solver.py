@@ -84,13 +84,18 @@ def _project_lanes(options: EntropicOptions, lanes: Lanes) -> EntropicResult:
     goal = jnp.maximum(jnp.minimum(lanes_last.tolerance, 1), _rounding(batch, start))
     goal = jnp.where(solvable, goal, jnp.inf)
     end = search(options, batch, start, goal)
-    pushed, _ = pushed_forward(batch, end.found)
-    there = batch.present & (pushed > ABSENT / 2)
-    log_occupancy = jnp.where(per_lane(solvable, 5), jnp.where(there, pushed, -jnp.inf), jnp.nan)
+    pushed = fence(pushed_forward, end.found)
+    occupancy = jax.tree.map(jnp.exp, pushed).assembled(batch, 0)
+    logarithm = jax.tree.map(lambda x: jnp.where(x > ABSENT / 2, x, -jnp.inf), pushed)
+    log_occupancy = logarithm.assembled(batch, -jnp.inf)
     lanes_first = partial(jnp.moveaxis, source=-1, destination=0)
+
+    def returned(x: Array) -> Array:
+        return lanes_first(entries_last(jnp.where(per_lane(solvable, 5), x, jnp.nan)))
+
     return EntropicResult(
-        occupancy=lanes_first(entries_last(jnp.exp(log_occupancy))),
-        log_occupancy=lanes_first(entries_last(log_occupancy)),
+        occupancy=returned(occupancy),
+        log_occupancy=returned(log_occupancy),
         warm_start=EntropicStart(
             lanes_first(end.point.potential), lanes_first(end.point.multipliers)
         ),
