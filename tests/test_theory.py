@@ -47,6 +47,9 @@ def test_the_radii_of_rivals_by_hand(unchecked):
     for variant in ("jin", "efroni"):
         radii = theory.bernstein_radius(jnp.full(2, P), jnp.asarray([0, 1]), 5.0, variant)
         assert radii[0] == radii[1] > 1
+        # Three times this many visits are no 32-bit number.
+        many = jnp.asarray(2**30, jnp.int32)
+        assert theory.bernstein_radius(0 * P, many, 5.0, variant) > 0
     with pytest.raises(ValueError, match="the variant is 'jin' or 'efroni'; got 'weissman'"):
         theory.bernstein_radius(P, 26, 5.0, "weissman")
 

@@ -150,7 +150,7 @@ def bernstein_radius(
     jin = variant == "jin"
     count = jnp.maximum(1, visits - 1 if jin else visits)
     variance = transition if jin else transition * (1 - transition)
-    return 2 * jnp.sqrt(variance * logarithm / count) + 14 * logarithm / (3 * count)
+    return 2 * jnp.sqrt(variance * logarithm / count) + 14 / 3 * logarithm / count
 
 
 def hoeffding_radius(
