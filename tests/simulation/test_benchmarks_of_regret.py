@@ -163,8 +163,11 @@ def test_the_optima_of_episodes_against_brute_force():
     expected = [brute_force(cmdp.mdp, r, G) for r, G in zip(rewards, costs, strict=True)]
     assert 0 < np.isnan(expected).sum() < T  # a batch with infeasible programs in it
     np.testing.assert_allclose(oracle.episode_optima(cmdp, T), expected, atol=1e-8)
-    easy = CMDP(cmdp.mdp, cmdp.rewards, Table(costs / 2 - 0.5))  # and one without
-    expected = [brute_force(cmdp.mdp, r, G / 2 - 0.5) for r, G in zip(rewards, costs, strict=True)]
+    easy = CMDP(cmdp.mdp, cmdp.rewards, Table(costs / 2 - 0.05))  # and one without
+    expected = [brute_force(cmdp.mdp, r, G / 2 - 0.05) for r, G in zip(rewards, costs, strict=True)]
+    assert np.isfinite(expected).all()
+    free = [brute_force(cmdp.mdp, r, np.zeros((0, *r.shape))) for r in rewards]
+    assert (np.array(free) > np.array(expected) + 1e-3).any()  # some constraints bind
     np.testing.assert_allclose(oracle.episode_optima(easy, T), expected, atol=1e-8)
     with pytest.raises(oracle.UnforeseenError, match="24 linear programs"):
         oracle.episode_optima(cmdp, T, most=10)
@@ -175,9 +178,9 @@ def test_rewards_and_constraints_change_at_their_own_times(monkeypatch):
     cmdp, rewards, costs = table_of(1, 2)
     monkeypatch.setattr(_episodes, "_TOGETHER", 5)
     phases = Phases(rewards[:3], period=5)
-    mixed = CMDP(cmdp.mdp, phases, Table(costs / 2 - 0.5))
+    mixed = CMDP(cmdp.mdp, phases, Table(costs / 2 - 0.05))
     shown = [rewards[t // 5 % 3] for t in range(T)]
-    expected = [brute_force(cmdp.mdp, r, G / 2 - 0.5) for r, G in zip(shown, costs, strict=True)]
+    expected = [brute_force(cmdp.mdp, r, G / 2 - 0.05) for r, G in zip(shown, costs, strict=True)]
     np.testing.assert_allclose(oracle.episode_optima(mixed, T), expected, atol=1e-8)
 
 
