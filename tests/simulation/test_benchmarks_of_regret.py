@@ -26,6 +26,7 @@ from pdgd_jax import (
 from pdgd_jax.learners import Info, Learner
 from pdgd_jax.oracle import _episodes
 from pdgd_jax.processes import AdversarialProcess, Corrupted, Drift, Phases, Table, pytree
+from pdgd_jax.results import _benchmarks
 from tests.conftest import random_mdp
 
 T = 24
@@ -76,19 +77,28 @@ def test_by_hand():
     assert float(result.window) == 2
 
 
-def test_what_is_not_known_is_nan():
+def test_what_is_not_known_is_nan(monkeypatch):
     cmdp = single(REWARDS, COSTS)
     bare = evaluate(run(jax.random.key(0), cmdp, playing(SHARES), 4), cmdp)  # no comparators
     assert np.isnan(bare.strong_regret).all()
     assert np.isfinite(bare.dynamic_regret).all()
     assert np.isnan(bare.k_regret).all()
     assert np.isnan(bare.window)
+    with monkeypatch.context() as patch:
+        patch.setattr(_benchmarks, "_LONGEST", 3)
+        long = evaluate(run(jax.random.key(0), cmdp, playing(SHARES), 4), cmdp)
+    assert np.isnan(long.dynamic_regret).all()
+    assert long.dynamic_reason.item() == "the run is longer than 3 episodes"
     hopeless = single(REWARDS, np.ones((4, 2)))
     assert np.isnan(float(comparators_of(hopeless, 4).opt))
     result = evaluate(run(jax.random.key(0), hopeless, playing(SHARES), 4), hopeless)
     assert np.isnan(result.dynamic_regret).all()
     assert result.dynamic_reason.item() == "no policy satisfies the constraints of episode 1"
     np.testing.assert_array_equal(result.feasibility, 0)
+    never = CMDP(cmdp.mdp, jnp.ones((1, 1, 2)), jnp.ones((1, 1, 1, 2)))
+    result = evaluate(run(jax.random.key(0), never, playing(SHARES), 4), never)
+    assert np.isnan(result.dynamic_regret).all()
+    assert result.dynamic_reason.item() == "no policy satisfies the constraints"
 
 
 @pytest.mark.parametrize(
