@@ -26,6 +26,7 @@ from pdgd_jax import (
 from pdgd_jax.learners import Info, Learner
 from pdgd_jax.oracle import _episodes
 from pdgd_jax.processes import AdversarialProcess, Corrupted, Drift, Phases, Table, pytree
+from pdgd_jax.results import _benchmarks
 from tests.conftest import random_mdp
 
 T = 24
@@ -76,19 +77,28 @@ def test_by_hand():
     assert float(result.window) == 2
 
 
-def test_what_is_not_known_is_nan():
+def test_what_is_not_known_is_nan(monkeypatch):
     cmdp = single(REWARDS, COSTS)
     bare = evaluate(run(jax.random.key(0), cmdp, playing(SHARES), 4), cmdp)  # no comparators
     assert np.isnan(bare.strong_regret).all()
     assert np.isfinite(bare.dynamic_regret).all()
     assert np.isnan(bare.k_regret).all()
     assert np.isnan(bare.window)
+    with monkeypatch.context() as patch:
+        patch.setattr(_benchmarks, "_LONGEST", 3)
+        long = evaluate(run(jax.random.key(0), cmdp, playing(SHARES), 4), cmdp)
+    assert np.isnan(long.dynamic_regret).all()
+    assert long.dynamic_reason.item() == "the run is longer than 3 episodes"
     hopeless = single(REWARDS, np.ones((4, 2)))
     assert np.isnan(float(comparators_of(hopeless, 4).opt))
     result = evaluate(run(jax.random.key(0), hopeless, playing(SHARES), 4), hopeless)
     assert np.isnan(result.dynamic_regret).all()
     assert result.dynamic_reason.item() == "no policy satisfies the constraints of episode 1"
     np.testing.assert_array_equal(result.feasibility, 0)
+    never = CMDP(cmdp.mdp, jnp.ones((1, 1, 2)), jnp.ones((1, 1, 1, 2)))
+    result = evaluate(run(jax.random.key(0), never, playing(SHARES), 4), never)
+    assert np.isnan(result.dynamic_regret).all()
+    assert result.dynamic_reason.item() == "no policy satisfies the constraints"
 
 
 @pytest.mark.parametrize(
@@ -163,8 +173,11 @@ def test_the_optima_of_episodes_against_brute_force():
     expected = [brute_force(cmdp.mdp, r, G) for r, G in zip(rewards, costs, strict=True)]
     assert 0 < np.isnan(expected).sum() < T  # a batch with infeasible programs in it
     np.testing.assert_allclose(oracle.episode_optima(cmdp, T), expected, atol=1e-8)
-    easy = CMDP(cmdp.mdp, cmdp.rewards, Table(costs / 2 - 0.5))  # and one without
-    expected = [brute_force(cmdp.mdp, r, G / 2 - 0.5) for r, G in zip(rewards, costs, strict=True)]
+    easy = CMDP(cmdp.mdp, cmdp.rewards, Table(costs / 2 - 0.05))  # and one without
+    expected = [brute_force(cmdp.mdp, r, G / 2 - 0.05) for r, G in zip(rewards, costs, strict=True)]
+    assert np.isfinite(expected).all()
+    free = [brute_force(cmdp.mdp, r, np.zeros((0, *r.shape))) for r in rewards]
+    assert (np.array(free) > np.array(expected) + 1e-3).any()  # some constraints bind
     np.testing.assert_allclose(oracle.episode_optima(easy, T), expected, atol=1e-8)
     with pytest.raises(oracle.UnforeseenError, match="24 linear programs"):
         oracle.episode_optima(cmdp, T, most=10)
@@ -175,9 +188,9 @@ def test_rewards_and_constraints_change_at_their_own_times(monkeypatch):
     cmdp, rewards, costs = table_of(1, 2)
     monkeypatch.setattr(_episodes, "_TOGETHER", 5)
     phases = Phases(rewards[:3], period=5)
-    mixed = CMDP(cmdp.mdp, phases, Table(costs / 2 - 0.5))
+    mixed = CMDP(cmdp.mdp, phases, Table(costs / 2 - 0.05))
     shown = [rewards[t // 5 % 3] for t in range(T)]
-    expected = [brute_force(cmdp.mdp, r, G / 2 - 0.5) for r, G in zip(shown, costs, strict=True)]
+    expected = [brute_force(cmdp.mdp, r, G / 2 - 0.05) for r, G in zip(shown, costs, strict=True)]
     np.testing.assert_allclose(oracle.episode_optima(mixed, T), expected, atol=1e-8)
 
 
