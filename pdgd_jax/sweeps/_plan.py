@@ -22,7 +22,13 @@ from pdgd_jax.learners import settings_of
 from pdgd_jax.models import CMDP
 from pdgd_jax.simulation import checkpoint_episodes, start
 from pdgd_jax.sweeps._configuration import Configuration
-from pdgd_jax.sweeps._costs import bytes_of, compile_seconds, episode_seconds, lane_bytes
+from pdgd_jax.sweeps._costs import (
+    bytes_of,
+    compile_seconds,
+    episode_seconds,
+    lane_bytes,
+    listed_triples,
+)
 from pdgd_jax.sweeps._lanes import SETTINGS, LaneBuilder
 from pdgd_jax.sweeps._plan_facts import GroupFacts, PlanFacts
 
@@ -110,6 +116,7 @@ class Group:
       width: how many lanes a device plays at once.
       stops: how many times a chunk stops to measure.
       bytes_per_lane: the estimated memory of a lane.
+      listed: the triples of successor lists that are held alone; None if the projection is dense.
       blocks: the blocks in the order in which they are played.
     """
 
@@ -122,6 +129,7 @@ class Group:
     width: int
     stops: int
     bytes_per_lane: int
+    listed: int | None
     blocks: tuple[Block, ...]
 
     @property
@@ -343,6 +351,7 @@ def _group(
         width=width,
         stops=stops,
         bytes_per_lane=lane + stops * row,
+        listed=listed_triples(inputs.cmdp.layers),
         blocks=tuple(blocks),
     )
 

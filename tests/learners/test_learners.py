@@ -89,7 +89,10 @@ def sparse_graph():
 
 
 KNOWN = {"frozen lake": frozen_lake, "sparse graph": sparse_graph}
-WAYS = {"lists alone": NewtonOptions(dense_variables=0), "dense with a mask": NewtonOptions()}
+WAYS = {
+    "lists alone": NewtonOptions(dense_variables=0),
+    "dense with a mask": NewtonOptions(dense_variables=10**6),
+}
 
 
 @pytest.mark.slow
