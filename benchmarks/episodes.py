@@ -5,7 +5,8 @@ against the same algorithm as a researcher would write it: a NumPy loop, one see
 OSQP's C core as its projection (warm-started, factorised once per epoch, tolerance 1e-6; ours is at
 1e-9). Both continue from the same point of learning, every contestant runs in one process per core,
 all cores at the same time; they take turns, several rounds, and medians are shown. Compile time
-is stated apart.
+is stated apart. On the small instance UC-O-REPS and UCPD, which project in relative entropy, are
+beside it.
 
 It also prints what each part of an episode costs, each compiled and timed alone, and the resident
 memory of a short and of a long run. `--quick` only shows that all of it works.
@@ -26,7 +27,7 @@ from projection import CASES, Osqp, program_of, quickly
 from quick import add_quick, hurry
 
 from pdgd_jax import ProjectionInfo, ProjectionResult, make, pdgd_ops, rollout, run
-from pdgd_jax.learners import Info
+from pdgd_jax.learners import Info, make_learner
 from pdgd_jax.learners._visits import count, estimate
 from pdgd_jax.projection import Solver
 from pdgd_jax.simulation import BatchProgram, Comparators, LaneInputs, stacked, start
@@ -49,6 +50,7 @@ class Race(NamedTuple):
 
 
 RACES = {"small": Race(256, 1000, 200, 150), "large": Race(32, 600, 100, 12)}
+RIVALS = {"small": ("uc-o-reps", "ucpd")}  # with the entropic projection, beside PDGD-OPS
 
 
 def instance(name, seed):
@@ -56,8 +58,10 @@ def instance(name, seed):
     return make("random", sizes=case.sizes, num_actions=case.num_actions, branching=0, seed=seed)
 
 
-def learner_of(cmdp, solver="newton"):
-    return pdgd_ops(cmdp.layers, 1, HORIZON, confidence_scale=SCALE, solver=solver)
+def learner_of(cmdp, solver="newton", name="pdgd-ops"):
+    if name == "pdgd-ops":
+        return pdgd_ops(cmdp.layers, 1, HORIZON, confidence_scale=SCALE, solver=solver)
+    return make_learner(name, cmdp, HORIZON, confidence_scale=SCALE)
 
 
 # -- ours ----------------------------------------------------------------------------------------
@@ -75,10 +79,10 @@ NO_PROJECTION = Solver(lambda layers, dtype: (), _no_projection, (0.0, 0.0), tak
 class Ours:
     """All seeds of this process in one compiled program."""
 
-    def __init__(self, name, core, lanes, solver="newton"):
+    def __init__(self, name, core, lanes, solver="newton", learner="pdgd-ops"):
         race = RACES[name]
         cmdp = instance(name, core)
-        learner = learner_of(cmdp, solver)
+        learner = learner_of(cmdp, solver, learner)
 
         keys = jax.random.split(jax.random.key(core), lanes)
         program = BatchProgram(jax.local_devices()[:1])
@@ -351,6 +355,9 @@ def race(pool, name, rounds):
         "ours": partial(pool.ask, "ours", name=name, lanes=lanes),
         "rest": partial(pool.ask, "ours", name=name, lanes=lanes, solver="none"),
     }
+    rivals = RIVALS.get(name, ())
+    for rival in rivals:
+        contestants[rival] = partial(pool.ask, "ours", name=name, lanes=lanes, learner=rival)
     times = {label: [] for label in contestants}
     compile_seconds, without_epochs = {}, []
     for label, ask in contestants.items():
@@ -366,7 +373,9 @@ def race(pool, name, rounds):
     cores = len(pool.pipes)
     sizes = CASES[name].sizes
     print(f"\n{name}: sizes {sizes}, A = {CASES[name].num_actions}, {lanes} seeds per process")
-    for label, text in (("numpy", "NumPy loop with OSQP, 1e-6"), ("ours", "pdgd_jax, 1e-9")):
+    texts = {"numpy": "NumPy loop with OSQP, 1e-6", "ours": "pdgd_jax, 1e-9"}
+    texts.update({rival: f"{rival}, 1e-9" for rival in rivals})
+    for label, text in texts.items():
         speed = cores / median[label] * 1e6
         each = f"{median[label]:10,.1f} us per episode and core"
         print(f"  {text:28} {each}, {speed:10,.0f} episodes/s")

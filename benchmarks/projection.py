@@ -5,10 +5,11 @@ microseconds per projection and core, the final residual, iterations, and the ra
 core, warm-started, factorised once per epoch, tolerance 1e-6). Every solver runs in one process per
 core, all cores at the same time, each on lanes of its own. The solvers take turns, several rounds,
 and medians are shown, so that a machine that is busy for a while slows all of them. Compile time is
-stated apart. A second table says what twice the layers cost (`--doublings`: it alone).
+stated apart. A second table says what twice the layers cost (`--doublings`: it alone), and a third
+compares the entropic projection (`benchmarks/entropic.py`: it alone).
 
-Six minutes on two cores; `--quick` only shows that all of it works. What was tried to make it fast
-stands in `docs/developer/projection_experiments.md`.
+Eight minutes on two cores; `--quick` only shows that all of it works. What was tried to make it
+fast stands in `docs/developer/projection_experiments.md`.
 """
 
 import argparse
@@ -23,7 +24,8 @@ import jax.numpy as jnp
 import numpy as np
 from quick import add_quick, hurry
 
-from pdgd_jax import ConfidenceSet, Layers, cold_start, project
+from pdgd_jax import ConfidenceSet, Layers, cold_start, project, project_entropic
+from pdgd_jax.projection import EntropicStart
 from pdgd_jax.projection._xla import unfenced
 
 
@@ -70,10 +72,13 @@ class Sequence(NamedTuple):
     radius: np.ndarray
 
 
-def record(case: Case, num_lanes: int, seed: int = 0, horizon: int = 10_000) -> Sequence:
+def record(
+    case: Case, num_lanes: int, seed: int = 0, horizon: int = 10_000, entropic: bool = False
+) -> Sequence:
     """Follow the paper's algorithm boxes in NumPy, on a random CMDP for each lane.
 
-    Tuned rates, Bernoulli rewards and constraints, m = 1, radii scaled by 0.3.
+    Tuned rates, Bernoulli rewards and constraints, m = 1, radii scaled by 0.3. If `entropic`, the
+    primal step is that of UCPD, and targets are logarithms.
     """
     rng = np.random.default_rng(seed)
     layers = Layers.from_sizes(case.sizes, case.num_actions)
@@ -96,10 +101,11 @@ def record(case: Case, num_lanes: int, seed: int = 0, horizon: int = 10_000) -> 
     center = np.repeat(uniform[None], B, 0)
     radius = np.repeat(2.0 * pairs[None], B, 0)
     multiplier, largest = np.zeros(B), np.zeros(B)
-    warm = jax.tree.map(lambda x: jnp.stack([x] * B), cold_start(layers))
-    solve = jax.jit(
-        jax.vmap(lambda t, c, r, w: project(layers, t, ConfidenceSet(c, r), warm_start=w))
-    )
+    uniform_occupancy = q
+    onto = project_entropic if entropic else project
+    cold = EntropicStart(jnp.zeros((L, S)), jnp.zeros(0)) if entropic else cold_start(layers)
+    warm = jax.tree.map(lambda x: jnp.stack([x] * B), cold)
+    solve = jax.jit(jax.vmap(lambda t, c, r, w: onto(layers, t, ConfidenceSet(c, r), warm_start=w)))
     kept = []
     for episode in range(case.before + case.episodes):
         mass = q.sum(-1)
@@ -126,7 +132,12 @@ def record(case: Case, num_lanes: int, seed: int = 0, horizon: int = 10_000) -> 
         loss = multiplier[:, None, None, None] * cost - reward
         largest = np.maximum(largest, np.abs(loss).max((1, 2, 3)))
         step = 1 / (np.maximum(largest, 1e-300) * primal_constant * np.sqrt(T))
-        target = (q - step[:, None, None, None, None] * loss[..., None]) * valid
+        if entropic:
+            mixed = (1 - 1 / T) * q + uniform_occupancy / T
+            step_taken = loss[..., None] / np.sqrt(T)
+            target = np.where(valid, np.log(np.where(valid, mixed, 1)) - step_taken, 0)
+        else:
+            target = (q - step[:, None, None, None, None] * loss[..., None]) * valid
         multiplier = np.clip(multiplier + dual_step * (cost * mass).sum((1, 2, 3)), 0, T**0.25)
         result = solve(target, center, radius, warm)
         assert np.all(result.info.converged)
@@ -582,8 +593,14 @@ def main():
         twice = {"pairs": DOUBLINGS[:1], "lanes": (1,), **settings}
     if not arguments.doublings:
         print_table(cases, everything=not arguments.only_osqp, **settings)
-    if arguments.doublings or set(arguments.cases) >= {name for pair in DOUBLINGS for name in pair}:
+    everything = set(arguments.cases) >= {name for pair in DOUBLINGS for name in pair}
+    if arguments.doublings or everything:
         print_doublings(**twice)
+    if everything and not arguments.doublings:
+        import entropic  # it imports this file
+
+        names = entropic.NAMES[:1] if arguments.quick else entropic.NAMES
+        entropic.print_table(names, **settings)
 
 
 def print_table(names, **settings):

@@ -1,11 +1,14 @@
-"""The rivals of PDGD-OPS, built for a CMDP: what they know is taken from it here."""
+"""The rivals of PDGD-OPS, built for a CMDP: what they know is taken from it and declared here.
+
+Their descriptions are those of their files.
+"""
 
 from collections.abc import Callable
 
 from jaxtyping import ArrayLike
 
-from pdgd_jax import oracle
 from pdgd_jax.learners._base import Learner
+from pdgd_jax.learners._declaration import declares, described_by
 from pdgd_jax.learners._rates import RatesLike
 from pdgd_jax.learners.optimistic import opt_cmdp, opt_cmdp_bonus, opt_dual, opt_primal_dual
 from pdgd_jax.learners.primal_dual import (
@@ -23,6 +26,7 @@ from pdgd_jax.projection import Solver
 __all__ = ["RIVALS"]
 
 
+@declares(knows=["transitions", "horizon"])
 def _pdgd_ops_known(
     cmdp: CMDP,
     num_episodes: ArrayLike,
@@ -30,11 +34,17 @@ def _pdgd_ops_known(
     rates: RatesLike = "tuned",
     solver: str | Solver = "newton",
 ) -> Learner:
-    """PDGD-OPS that knows the transitions."""
+    """PDGD-OPS that knows the transitions, to see what it costs not to know them.
+
+    Reference:
+      Germano, Stradi, Genalti, Castiglioni, Marchesi and Gatti (2023), A Best-of-Both-Worlds
+      Algorithm for Constrained MDPs with Long-Term Constraints; not theirs in this form.
+    """
     m, P = cmdp.num_constraints, cmdp.mdp.transition
     return pdgd_ops(cmdp.layers, m, num_episodes, rates=rates, solver=solver, transition=P)
 
 
+@declares(knows=["horizon"])
 def _uc_o_reps(
     cmdp: CMDP,
     num_episodes: ArrayLike,
@@ -49,11 +59,13 @@ def _uc_o_reps(
     )
 
 
+@declares(knows=["transitions", "horizon"])
 def _o_reps(cmdp: CMDP, num_episodes: ArrayLike, *, eta: ArrayLike | None = None) -> Learner:
     """O-REPS: entropic mirror descent with known transitions; no constraints."""
     return o_reps(cmdp.mdp, num_episodes, eta=eta)
 
 
+@declares(knows=["horizon"])
 def _ucpd(
     cmdp: CMDP,
     num_episodes: ArrayLike,
@@ -77,6 +89,7 @@ def _ucpd(
     )
 
 
+@declares(knows=["transitions", "horizon"])
 def _wei_yu_neely(
     cmdp: CMDP,
     num_episodes: ArrayLike,
@@ -88,6 +101,7 @@ def _wei_yu_neely(
     return wei_yu_neely(cmdp.mdp, cmdp.num_constraints, num_episodes, V=V, alpha=alpha)
 
 
+@declares(knows=["transitions", "horizon"])
 def _cold(
     cmdp: CMDP,
     num_episodes: ArrayLike,
@@ -101,9 +115,10 @@ def _cold(
     return cold(cmdp.mdp, m, num_episodes, epsilon=epsilon, V=V, alpha=alpha)
 
 
+@declares(knows=["transitions", "rho", "horizon"])
 def _unifying(
     cmdp: CMDP,
-    num_episodes: int,
+    num_episodes: ArrayLike,
     *,
     rho: ArrayLike | None = None,
     rho_scale: ArrayLike = 1.0,
@@ -112,11 +127,11 @@ def _unifying(
     eta: ArrayLike | None = None,
     dual_step: ArrayLike | None = None,
 ) -> Learner:
-    """The unifying framework: known transitions, and multipliers below L / rho.
+    """`make_learner` gives rho, that of the CMDP if it is None.
 
-    `rho` is that of the CMDP by default. `rho_scale` is its factor, to see what a wrong one costs.
+    `rho_scale` is its factor, to see what a wrong one costs.
     """
-    rho = _margin("unifying", cmdp, num_episodes) if rho is None else rho
+    assert rho is not None
     return unifying(
         cmdp.mdp,
         cmdp.num_constraints,
@@ -129,17 +144,7 @@ def _unifying(
     )
 
 
-def _margin(name: str, cmdp: CMDP, num_episodes: int) -> float:
-    """The margin of a CMDP, for a learner that must know it."""
-    rho = oracle.slater_margin(cmdp.mdp, cmdp.constraints, num_episodes).rho
-    if not rho > 0:
-        raise ValueError(
-            f"the learner {name!r} must know a margin rho > 0, and here no policy satisfies "
-            f"the constraints strictly: rho is {rho:.4g}. Pass another rho to play it anyway."
-        )
-    return rho
-
-
+@declares(knows=["horizon"], feedback="bandit")
 def _opt_cmdp(
     cmdp: CMDP,
     num_episodes: ArrayLike,
@@ -152,6 +157,7 @@ def _opt_cmdp(
     return opt_cmdp(cmdp.layers, m, num_episodes, delta=delta, confidence_scale=confidence_scale)
 
 
+@declares(knows=["horizon"], feedback="bandit")
 def _opt_cmdp_bonus(
     cmdp: CMDP,
     num_episodes: ArrayLike,
@@ -166,9 +172,10 @@ def _opt_cmdp_bonus(
     )
 
 
+@declares(knows=["rho", "horizon"], feedback="bandit")
 def _opt_dual(
     cmdp: CMDP,
-    num_episodes: int,
+    num_episodes: ArrayLike,
     *,
     delta: ArrayLike = 0.05,
     confidence_scale: ArrayLike = 1.0,
@@ -176,20 +183,22 @@ def _opt_dual(
     dual_step: ArrayLike | None = None,
 ) -> Learner:
     """OptDual-CMDP: an optimistic plan against multipliers; bandit feedback, knows rho."""
+    assert rho is not None
     return opt_dual(
         cmdp.layers,
         cmdp.num_constraints,
         num_episodes,
-        rho=_margin("opt-dual", cmdp, num_episodes) if rho is None else rho,
+        rho=rho,
         delta=delta,
         confidence_scale=confidence_scale,
         dual_step=dual_step,
     )
 
 
+@declares(knows=["rho", "horizon"], feedback="bandit")
 def _opt_primal_dual(
     cmdp: CMDP,
-    num_episodes: int,
+    num_episodes: ArrayLike,
     *,
     delta: ArrayLike = 0.05,
     confidence_scale: ArrayLike = 1.0,
@@ -199,11 +208,12 @@ def _opt_primal_dual(
     ceiling: ArrayLike | None = None,
 ) -> Learner:
     """OptPrimalDual-CMDP: steps of the policy and the multipliers; bandit feedback, knows rho."""
+    assert rho is not None
     return opt_primal_dual(
         cmdp.layers,
         cmdp.num_constraints,
         num_episodes,
-        rho=_margin("opt-primal-dual", cmdp, num_episodes) if rho is None else rho,
+        rho=rho,
         delta=delta,
         confidence_scale=confidence_scale,
         step=step,
@@ -225,3 +235,20 @@ RIVALS: dict[str, Callable[..., Learner]] = {
     "opt-dual": _opt_dual,
     "opt-primal-dual": _opt_primal_dual,
 }
+
+for _builder, _constructor in (
+    (_uc_o_reps, uc_o_reps),
+    (_o_reps, o_reps),
+    (_ucpd, ucpd),
+    (_wei_yu_neely, wei_yu_neely),
+    (_cold, cold),
+    (_unifying, unifying),
+    (_opt_cmdp, opt_cmdp),
+    (_opt_cmdp_bonus, opt_cmdp_bonus),
+    (_opt_dual, opt_dual),
+    (_opt_primal_dual, opt_primal_dual),
+):
+    _builder.__doc__ = described_by(_constructor)
+_unifying.__doc__ = (
+    f"{_unifying.__doc__}\n  rho_scale: a factor of rho, to see what a wrong one costs."
+)

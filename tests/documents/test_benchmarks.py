@@ -22,6 +22,8 @@ QUOTED = {
         "large: sizes",
         "NumPy loop with OSQP, 1e-6",
         "pdgd_jax, 1e-9",
+        "uc-o-reps, 1e-9",
+        "ucpd, 1e-9",
         "if OSQP's programs of new epochs came built and factorised",
         "all but the projection",
         "compile time",
@@ -50,6 +52,24 @@ QUOTED = {
             )
         ),
         "| 5 to 10 | 1 |",
+        *(
+            f"| small | {solver} |"
+            for solver in (
+                "entropic, 1 lanes",
+                "entropic, 256 lanes",
+                "entropic float32, 256 lanes",
+                "Euclidean (newton), 256 lanes",
+                "L-BFGS-B on the dual, warm",
+                "Clarabel, cold, 1e-11",
+                "CVXPY + Clarabel",
+                "CVXPY + SCS, 1e-5",
+            )
+        ),
+    ),
+    "chain": (
+        "known transitions: 40 projections, 0 unconverged",
+        "differs from one projection of all losses by",
+        "balls of radius 0.2: 40 projections, 0 unconverged",
     ),
     "planning": (
         *(f"| {size}, m = {m}, " for size, m in (("small", 1), ("small", 4), ("large", 1))),

@@ -71,7 +71,7 @@ QUICK = {("ucpd", 1), ("wei-yu-neely", 1)}
 @pytest.mark.parametrize(
     ("name", "m", "T"),
     [pytest.param(name, m, 300, marks=pytest.mark.slow) for name in PAIRS for m in (1, 3)]
-    + [(name, m, 30) for name, m in QUICK],
+    + [(name, m, 30) for name, m in sorted(QUICK)],
 )
 def test_it_equals_its_twin(name, m, T):
     """Fed the same: 1e-6, as projections' 1e-9 are amplified by at most 100 in 300 episodes."""
@@ -103,6 +103,9 @@ def test_it_equals_its_twin(name, m, T):
 
 HEDGE = {
     "uc-o-reps": lambda layers, P, T, eta: learners.uc_o_reps(layers, T, eta=eta),
+    "uc-o-reps, small radius": lambda layers, P, T, eta: learners.uc_o_reps(
+        layers, T, eta=eta, confidence_scale=0.01
+    ),
     "o-reps": lambda layers, P, T, eta: learners.o_reps(LayeredMDP(layers, P), T, eta=eta),
 }
 
@@ -184,6 +187,7 @@ def test_policies_come_from_logarithms():
 
 
 @pytest.mark.slow
+@pytest.mark.optimised  # to share the program of its twin's test
 def test_the_multipliers_of_unifying_stay_below_the_ceiling():
     rng, T, R = np.random.default_rng(3), 30, 0.5
     P, mask = random_transition(rng, SIZES, A), pair_mask(SIZES, A)

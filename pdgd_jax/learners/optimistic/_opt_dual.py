@@ -26,7 +26,7 @@ from pdgd_jax._internal.pytree import as_array, pytree, static
 from pdgd_jax._internal.typing import MaybeKey, Pairs
 from pdgd_jax.learners._base import Info, Learner, Setting, check_setting
 from pdgd_jax.learners.optimistic._estimates import Estimates, Optimism, no_estimates, observe
-from pdgd_jax.learners.primal_dual._constants import constant, sizes_of
+from pdgd_jax.learners.primal_dual import constant, sizes_of
 from pdgd_jax.models import Layers, Outcome, Trajectory
 from pdgd_jax.planning import best_response
 

@@ -22,17 +22,35 @@ Arrays are entries-first, as in `_cone.py` of the Euclidean projection.
 """
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any, NamedTuple, TypeAlias
 
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array
 
-from pdgd_jax.projection._cone import ABSENT, WRITTEN_OUT, positive_part
+from pdgd_jax.projection._entries import (
+    ABSENT,
+    WRITTEN_OUT,
+    larger,
+    one_where,
+    over_entries,
+    positive_part,
+    sum_entries,
+)
 from pdgd_jax.projection._problem import entries_sum
 from pdgd_jax.projection._xla import fence
 
-__all__ = ["Balls", "Boxes", "ConeSet", "Points", "Shares", "logarithm", "shares_of"]
+__all__ = [
+    "Balls",
+    "Boxes",
+    "ConeSet",
+    "Points",
+    "Shares",
+    "largest_entry",
+    "logarithm",
+    "shares_of",
+]
 
 
 class Shares(NamedTuple):
@@ -137,7 +155,7 @@ def shares_of(theta: Array, cone_set: ConeSet) -> Shares:
         shares = _in_boxes(theta, cone_set)
     else:
         shares = _known(theta, cone_set)
-    exists = theta.max(0) > ABSENT / 2
+    exists = largest_entry(theta) > ABSENT / 2
     return shares._replace(log_mass=jnp.where(exists, shares.log_mass, ABSENT))
 
 
@@ -169,20 +187,11 @@ def _each(add: Callable[..., Array], *arrays: Array) -> Array:
     return total
 
 
-def _one_where(condition: Array, like: Array) -> Array:
-    return jnp.where(condition, jnp.ones_like(like), jnp.zeros_like(like))
-
-
-def _raised_sum(center: Array, weight: Array) -> Array:
-    r"""$\sum_i (\alpha w_i - p_i)_+$ at the breakpoint $\alpha = p_j / w_j$ of every entry."""
-    level = center / weight
-    return _each(lambda p, w: positive_part(level * w - p), center, weight)
-
-
-def _lowered_sum(center: Array, weight: Array) -> Array:
-    r"""$\sum_i (p_i - \beta w_i)_+$ at the breakpoint $\beta = p_j / w_j$ of every entry."""
-    level = center / weight
-    return _each(lambda p, w: positive_part(p - level * w), center, weight)
+def largest_entry(array: Array, written_out: int | None = None) -> Array:
+    """`array.max(0)`, which XLA's CPU backend passes to a library, written out if it is short."""
+    if len(array) > (WRITTEN_OUT if written_out is None else written_out):
+        return array.max(0)
+    return reduce(larger, (array[i] for i in range(len(array))))
 
 
 def _below(center: Array, theta: Array) -> Array:
@@ -190,32 +199,90 @@ def _below(center: Array, theta: Array) -> Array:
     return _each(lambda p, t: jnp.where(t <= theta, p, 0), center, theta)
 
 
+def _kept_mass(center: Array, theta: Array, log_center: Array) -> Array:
+    """What entries at the center add to the logarithm of the mass: apart, for equal rounding."""
+    return entries_sum(center * (theta - log_center))
+
+
 def _known(theta: Array, points: Points) -> Shares:
     """$P$ is known, and no entries move together."""
     center, log_center = points
     one = jnp.ones_like(theta[0])
     return Shares(
-        log_mass=entries_sum(center * (theta - log_center)),
+        log_mass=fence(_kept_mass, center, theta, log_center),
         log_share=log_center,
         block=jnp.zeros_like(theta),
         block_mass=(one, one),
     )
 
 
-class _Block(NamedTuple):
-    """The entries that move together, by their weights relative to a reference."""
+def _log_level(mass: Array, total: Array, unit: Array) -> Array:
+    r"""$\ln P - \theta$ on the entries that move together, which gives them their mass.
 
-    member: Array  # [S, ...], 1 or 0
-    mass: Array  # [...]
+    Args:
+      mass: `[...]`, $m_B$.
+      total: `[...]`, the sum of their weights.
+      unit: `[...]`, the logarithm of the unit of these weights.
+    """
+    exists = total > 0
+    return jnp.where(exists, jnp.log(mass) - jnp.log(jnp.where(exists, total, 1)) - unit, 0)
+
+
+class _Weights(NamedTuple):
+    """The weights of a cone's entries relative to the largest, and what follows from sums."""
+
     weight: Array  # [S, ...]
-    reference: Array  # [...], the logarithm of the weight's unit
+    largest: Array  # [...], the logarithm of the largest
+    excess: Array  # [...], how far the distribution of the weights is from the center
+    clipped: Array  # [...], whether any is smaller than it should be, as a number
 
-    def log_level(self) -> Array:
-        r"""$\ln P - \theta$ on the block, which gives it its mass."""
-        total = entries_sum(self.member * self.weight)
-        exists = total > 0
-        log_level = jnp.log(self.mass) - jnp.log(jnp.where(exists, total, 1)) - self.reference
-        return jnp.where(exists, log_level, 0)
+
+def _weights(theta: Array, center: Array) -> _Weights:
+    """The weights, not smaller than `_range` below the largest."""
+    far = _range(theta)
+    largest = largest_entry(theta)
+    below = theta - largest[None]
+    weight = jnp.exp(larger(below, jnp.full_like(theta, -far)))
+    inverse = 1 / entries_sum(weight)
+    excess = entries_sum(positive_part(weight * inverse[None] - center))
+    clipped = entries_sum(one_where((below < -far) & (theta > ABSENT / 2), theta))
+    return _Weights(weight, largest, excess, clipped)
+
+
+def _light_weights(theta: Array, center: Array, h: Array, heavy: _Weights) -> tuple[Array, Array]:
+    """Weights relative to those near the lower level, and their unit.
+
+    The lowered entries are those with the mass $h$ of the smallest weights. They are the weights at
+    hand unless those of one cone differ by more than `_range`.
+    """
+    far = _range(h)
+
+    def wide() -> tuple[Array, Array]:
+        unit = heavy.largest
+        deep = jnp.where(fence(_below, center, theta) > h[None], theta, unit[None]).min(0)
+        return jnp.exp(jnp.clip(theta - deep[None], -far, far)), deep
+
+    def near() -> tuple[Array, Array]:
+        return heavy.weight, heavy.largest
+
+    return lax.cond((heavy.clipped > 0).any(), wide, near)
+
+
+def _level_sums(center: Array, weight: Array, light: Array) -> tuple[Array, Array]:
+    r"""The equations of both levels at the breakpoint $p_j / w_j$ of every entry.
+
+    $\sum_i (\alpha w_i - p_i)_+$ is with the weights, $\sum_i (p_i - \beta w_i)_+$ with the light
+    ones.
+    """
+    alpha, beta = center / weight, center / light
+
+    def add(sums: tuple[Array, ...], p: Array, w: Array, v: Array) -> tuple[Array, ...]:
+        raised, lowered = sums
+        return raised + positive_part(alpha * w - p), lowered + positive_part(p - beta * v)
+
+    start: tuple[Array, ...] = (jnp.zeros_like(center),) * 2
+    raised, lowered = over_entries(add, start, (center, 0), (weight, 0), (light, 0))
+    return raised, lowered
 
 
 def _on_balls(theta: Array, balls: Balls) -> Shares:
@@ -223,38 +290,70 @@ def _on_balls(theta: Array, balls: Balls) -> Shares:
 
     The raised entries solve $\sum_j (\alpha w_j - p_j)_+ = h$, and the lowered ones
     $\sum_j (p_j - \beta w_j)_+ = h$. If the ball binds and weights differ a lot, the largest weight
-    is raised, and the lowered ones are those with the mass $h$ of the smallest weights.
+    is raised.
     """
+    center, _, h = balls
+    heavy = fence(_weights, theta, center)
+    light, deep = _light_weights(theta, center, h, heavy)
+    sums = fence(_level_sums, center, heavy.weight, light)
+    return fence(_shares_on_balls, theta, balls, heavy, light, deep, *sums)
+
+
+def _shares_on_balls(
+    theta: Array,
+    balls: Balls,
+    heavy: _Weights,
+    light: Array,
+    deep: Array,
+    raised_sum: Array,
+    lowered_sum: Array,
+) -> Shares:
+    """The shares, once it is known on which side of its breakpoint each level lies."""
     center, log_center, h = balls
-    slack, far = _slack(h), _range(h)
-    largest = theta.max(0)
-    weight = jnp.exp(jnp.maximum(theta - largest[None], -far))
-    excess = entries_sum(positive_part(weight / entries_sum(weight)[None] - center))
-    open_ = ((excess <= h + slack) & (h > 0)) | (h >= 1)
-    raised = fence(_raised_sum, center, weight) < h[None]
-    deep = jnp.where(fence(_below, center, theta) > h[None], theta, largest[None]).min(0)
-    small = jnp.exp(jnp.clip(theta - deep[None], -far, far))
-    lowered = (fence(_lowered_sum, center, small) <= (h + slack)[None]) & (h > 0)[None] & ~raised
-    up = _one_where(raised | open_[None], theta)
-    down = _one_where(lowered & ~open_[None], theta)
-    tiny = jnp.finfo(theta.dtype).tiny
-    masses = (
-        jnp.where(open_, 1, entries_sum(up * center) + h),
-        jnp.maximum(entries_sum(down * center) - h, tiny),
-    )
-    log_up = _Block(up, masses[0], weight, largest).log_level()
-    log_down = _Block(down, masses[1], small, deep).log_level()
+    slack = _slack(h)
+    open_ = one_where(((heavy.excess <= h + slack) & (h > 0)) | (h >= 1), h)
+    tight = 1 - open_
+    raised = one_where(raised_sum < h[None], theta)
+    lowered = one_where(lowered_sum <= (h + slack)[None], theta) * one_where(h > 0, h)[None]
+    up = larger(raised, jnp.broadcast_to(open_[None], theta.shape))
+    down = tight[None] * lowered * (1 - raised)
     kept = 1 - up - down
-    of_blocks = jnp.where(up.max(0) > 0, masses[0] * log_up, 0)
-    of_blocks += jnp.where(down.max(0) > 0, masses[1] * log_down, 0)
+    tiny = jnp.finfo(theta.dtype).tiny
+    of = _BallSums(
+        *sum_entries(
+            _BallSums(
+                up_center=up * center,
+                up_weight=up * heavy.weight,
+                down_center=down * center,
+                down_weight=down * light,
+            )
+        )
+    )
+    masses = (
+        jnp.where(open_ > 0, 1, of.up_center + h),
+        larger(of.down_center - h, jnp.full_like(h, tiny)),
+    )
+    log_up = _log_level(masses[0], of.up_weight, heavy.largest)
+    log_down = _log_level(masses[1], of.down_weight, deep)
+    of_blocks = jnp.where(of.up_weight > 0, masses[0] * log_up, 0)
+    of_blocks += jnp.where(of.down_weight > 0, masses[1] * log_down, 0)
     return Shares(
-        log_mass=entries_sum(kept * center * (theta - log_center)) - of_blocks,
+        log_mass=fence(_kept_mass, kept * center, theta, log_center) - of_blocks,
         log_share=jnp.where(
-            up > 0, theta + log_up[None], jnp.where(down > 0, theta + log_down[None], log_center)
+            kept > 0, log_center, theta + jnp.where(up > 0, log_up[None], log_down[None])
         ),
         block=up - down,
         block_mass=masses,
     )
+
+
+class _BallSums(NamedTuple):
+    """Sums over the entries of a ball's cone."""
+
+    up_center: Array
+    up_weight: Array
+    down_center: Array
+    down_weight: Array
 
 
 def _filled(bound: Array, weight: Array, lower: Array, upper: Array) -> Array:
@@ -281,15 +380,16 @@ def _in_boxes(theta: Array, boxes: Boxes) -> Shares:
     at_lower = (fence(_filled, lower, weight, lower, upper) >= 1 - slack) & (lower > 0)
     at_upper = fence(_filled, upper, weight, lower, upper) < 1 - slack
     at_upper = (at_upper | (upper <= lower)) & ~at_lower
-    low, high = _one_where(at_lower, theta), _one_where(at_upper, theta)
+    low, high = one_where(at_lower, theta), one_where(at_upper, theta)
     free = 1 - low - high
     bound = low * lower + high * upper
     log_bound = jnp.where(at_lower, log_lower, log_upper)
     mass = jnp.maximum(1 - entries_sum(bound), jnp.finfo(theta.dtype).tiny)
-    log_level = _Block(free, mass, weight, near).log_level()
+    total = entries_sum(free * weight)
+    log_level = _log_level(mass, total, near)
     return Shares(
         log_mass=entries_sum(bound * (theta - log_bound))
-        - jnp.where(free.max(0) > 0, mass * log_level, 0),
+        - jnp.where(total > 0, mass * log_level, 0),
         log_share=jnp.where(free > 0, theta + log_level[None], log_bound),
         block=free,
         block_mass=(mass, jnp.ones_like(mass)),

@@ -21,9 +21,13 @@ from pdgd_jax.projection._cone import ABSENT
 from pdgd_jax.projection._layout import around, over_pairs, per_state
 from pdgd_jax.projection._xla import fence
 from pdgd_jax.projection.entropic._batch import Batch
-from pdgd_jax.projection.entropic._cones import Shares, shares_of
+from pdgd_jax.projection.entropic._cones import Shares, largest_entry, shares_of
 
 __all__ = ["Evaluation", "Flow", "LogFlow", "Point", "evaluate", "flow_of", "log_ratio"]
+
+
+# Maxima over so many pairs are written out. More would be a longer program than a reduction.
+MOST_PAIRS = 64
 
 
 class Point(NamedTuple):
@@ -72,7 +76,7 @@ class Evaluation(NamedTuple):
 
 
 def _largest(array: Array) -> Array:
-    return array.max(0)
+    return largest_entry(array, MOST_PAIRS)
 
 
 def flow_of(log_mass: Array, log_share: Array, log_last: Array, free: Array) -> tuple[Flow, Array]:

@@ -40,7 +40,7 @@ from pdgd_jax.projection.entropic._evaluation import (
     flow_of,
     log_ratio,
 )
-from pdgd_jax.projection.entropic._forward import pushed_forward
+from pdgd_jax.projection.entropic._forward import moves_of
 from pdgd_jax.projection.entropic._options import EntropicOptions
 from pdgd_jax.projection.entropic._system import newton_direction
 
@@ -98,7 +98,7 @@ def _most(batch: Batch) -> Array:
 
 def _balanced(batch: Batch, found: Evaluation) -> Evaluation:
     """The same policy and transitions, with the flow that they induce."""
-    _, moves = pushed_forward(batch, found.log_flow)
+    moves = moves_of(found.log_flow)
     here, _ = around(moves, batch.last.shape[1])
     log_mass = jnp.maximum(found.shares.log_mass + here, ABSENT)
     log_last = jnp.maximum(found.log_last + moves[-1][:, None], ABSENT)

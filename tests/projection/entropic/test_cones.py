@@ -10,8 +10,8 @@ from pdgd_jax.projection.entropic._cones import (
     Boxes,
     Points,
     _below,
-    _lowered_sum,
-    _raised_sum,
+    _level_sums,
+    largest_entry,
     logarithm,
     shares_of,
 )
@@ -91,11 +91,16 @@ def test_boxes(count):
 
 def test_many_entries_are_a_loop_with_the_same_result(monkeypatch):
     theta, p, _, _, _ = random_cones(3, 5, scales=(3,))
-    arrays = jnp.asarray(p), jnp.exp(jnp.asarray(theta))
-    plain = [f(*arrays) for f in (_raised_sum, _lowered_sum, _below)]
-    monkeypatch.setattr("pdgd_jax.projection.entropic._cones.WRITTEN_OUT", 2)
-    looped = [f(*arrays) for f in (_raised_sum, _lowered_sum, _below)]
-    for x, y in zip(plain, looped, strict=True):
+    p, theta = jnp.asarray(p), jnp.asarray(theta)
+    weights = jnp.exp(theta), jnp.exp(theta - 1)
+
+    def sums():
+        return [*_level_sums(p, *weights), _below(p, theta), largest_entry(theta)]
+
+    plain = sums()
+    for room in ("_entries", "entropic._cones"):
+        monkeypatch.setattr(f"pdgd_jax.projection.{room}.WRITTEN_OUT", 2)
+    for x, y in zip(plain, sums(), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-11, atol=1e-15)
 
 

@@ -64,6 +64,8 @@ class Problem(NamedTuple):
       delta: $\delta$.
       primal: $C$ in the primal player's step $1 / (\bar\ell_t C \sqrt T)$.
       dual: $\eta$, the dual player's step.
+      known: whether the transitions are known, so that there is no error of estimation, and
+        $U_2$ counts pairs.
     """
 
     num_layers: int
@@ -75,6 +77,7 @@ class Problem(NamedTuple):
     delta: float
     primal: float
     dual: float
+    known: bool = False
 
 
 class Bound(NamedTuple):
@@ -179,6 +182,8 @@ def estimation_error(problem: Problem) -> Bound:
     Reference:
       Lemma 2 and its event.
     """
+    if problem.known:
+        return Bound(0.0, 1.0, "transitions are known")
     value = _error(*_sizes(problem), math.sqrt, math.log)
     return Bound(value, 1 - 2 * problem.delta, "Lemma 2, estimation of transitions")
 
@@ -324,13 +329,15 @@ def pace(
     dual: Traced,
     *,
     num_constraints: int,
+    known: bool = False,
 ) -> Pace:
     """The terms of the bounds on interval regrets; every number may be traced."""
     speed = primal * jnp.sqrt(num_episodes)
+    sizes = num_layers, num_states, num_actions, num_episodes, delta
     return Pace(
         primal_end=num_layers * speed,
         primal_step=dimension / (2 * speed),
-        error=_error(num_layers, num_states, num_actions, num_episodes, delta, jnp.sqrt, jnp.log),
+        error=0 if known else _error(*sizes, jnp.sqrt, jnp.log),
         dual_start=1 / (2 * dual),
         dual_step=dual * num_constraints * num_layers**2 / 2,
     )
@@ -454,7 +461,7 @@ def regret_bound(
       theorem: the name of the theorem; by default it follows from the kind of constraints.
     """
     # The proof needs coverage of the true transitions and, unless it is measured, a bounded error.
-    failures = 2 if error is None else 1
+    failures = 0 if problem.known else 2 if error is None else 1
     error = estimation_error(problem).value if error is None else error
     value = multipliers * error
     if stochastic_constraints:
