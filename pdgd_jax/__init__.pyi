@@ -2,6 +2,7 @@ from . import instances as instances
 from . import learners as learners
 from . import models as models
 from . import oracle as oracle
+from . import planning as planning
 from . import plots as plots
 from . import processes as processes
 from . import projection as projection

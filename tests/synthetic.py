@@ -26,6 +26,7 @@ def results(
     rates=("tuned",),
     delta=(0.05,),
     confidence_scale=(1.0,),
+    options=None,
     horizon=(1000,),
     seeds=5,
     checkpoints=20,
@@ -33,13 +34,18 @@ def results(
     unconverged=0,
     shape=(3, 3, 2),
 ):
-    """Regret grows as `2 sqrt(t)`, violation as `t^(3/4)`, each with a spread over the seeds."""
+    """Regret grows as `2 sqrt(t)`, violation as `t^(3/4)`, each with a spread over the seeds.
+
+    Options of learners are given as `{"ucpd.V": (10.0, 100.0)}`.
+    """
+    options = options or {}
     coordinates = {
         "instance": list(instance),
         "learner": list(learner),
         "rates": list(rates),
         "delta": list(delta),
         "confidence_scale": list(confidence_scale),
+        **{dim: list(values) for dim, values in options.items()},
         "horizon": list(horizon),
         "seed": np.arange(seeds),
     }
@@ -55,6 +61,8 @@ def results(
     size = 1.0 + 0.5 * place["instance"] + 0.7 * place["learner"]
     for name in ("rates", "delta", "confidence_scale"):
         size = size + heeds * 0.4 * place[name]
+    for dim in options:
+        size = size + (named == dim.partition(".")[0]) * 0.3 * place[dim]
     spread = 1 + 0.2 * (place["seed"] - (seeds - 1) / 2) / max(seeds - 1, 1)
     size = (size * spread)[..., None]  # [..., 1]
     t = episode[:, None, :].astype(float)  # [horizon, seed, K]
@@ -105,13 +113,14 @@ def results(
     variables["policy"] = ((*lead, "layer", "state", "action"), policy, about)
     for name, value in (("rho", 0.5), ("alpha", 0.2)):
         variables[name] = (lead, np.full(lengths, value), {"long_name": name, "units": ""})
-    attributes = _attributes(coordinates)
+    attributes = _attributes(coordinates, options)
     coordinates["certificate"] = [name for name, *_ in CERTIFICATES]
     coordinates["theorem"] = ("certificate", [theorem for _, theorem, *_ in CERTIFICATES])
     abouts = [re.match("regret|violation|multipliers|", name)[0] for name, *_ in CERTIFICATES]
     coordinates["about"] = ("certificate", abouts)
-    coordinates["setting"] = ["rates", "delta", "confidence_scale"]
-    uses = [[name not in SETTINGLESS] * 3 for name in learner]
+    coordinates["setting"] = ["rates", "delta", "confidence_scale", *options]
+    own = [[dim.partition(".")[0] == name for dim in options] for name in learner]
+    uses = [[name not in SETTINGLESS] * 3 + mine for name, mine in zip(learner, own, strict=True)]
     coordinates["uses_setting"] = (("learner", "setting"), uses)
     return xarray.Dataset(variables, coordinates, attributes)
 
@@ -134,7 +143,7 @@ def _certificates(lead, lengths, T, heeds):
     }
 
 
-def _attributes(coordinates):
+def _attributes(coordinates, options):
     instances = [
         {"make": "random", "label": label, "sizes": [1, 3, 3, 1], "num_actions": 2}
         for label in coordinates["instance"]
@@ -142,6 +151,10 @@ def _attributes(coordinates):
     settings = {
         name: list(coordinates[name]) for name in ("horizon", "rates", "delta", "confidence_scale")
     }
+    learners = {"names": list(coordinates["learner"]), "solver": "newton"}
+    for dim, values in options.items():
+        name, _, option = dim.partition(".")
+        learners.setdefault(name, {})[option] = list(values)
     configuration = {
         "name": "made up",
         "key": 7,
@@ -149,7 +162,7 @@ def _attributes(coordinates):
         "checkpoints": 20,
         "instance": instances,
         "settings": settings,
-        "learners": {"names": list(coordinates["learner"]), "solver": "newton"},
+        "learners": learners,
     }
     return {
         "configuration": json.dumps(configuration),

@@ -36,6 +36,46 @@ def test_the_radius():
     np.testing.assert_allclose(traced, [math.sqrt(9) * expected, expected], rtol=1e-12)
 
 
+def test_the_radii_of_rivals_by_hand(unchecked):
+    """P = .2, N = 26, a logarithm of 5."""
+    jin = 2 * math.sqrt(0.2 * 5 / 25) + 14 * 5 / (3 * 25)
+    efroni = 2 * math.sqrt(0.2 * 0.8 * 5 / 26) + 14 * 5 / (3 * 26)
+    P = jnp.asarray(0.2)
+    assert theory.bernstein_radius(P, 26, 5.0) == pytest.approx(jin)
+    assert theory.bernstein_radius(P, 26, 5.0, "efroni") == pytest.approx(efroni)
+    assert theory.hoeffding_radius(26, 5.0) == pytest.approx(math.sqrt(10 / 26))
+    for variant in ("jin", "efroni"):
+        radii = theory.bernstein_radius(jnp.full(2, P), jnp.asarray([0, 1]), 5.0, variant)
+        assert radii[0] == radii[1] > 1
+        # Three times this many visits are no 32-bit number.
+        many = jnp.asarray(2**30, jnp.int32)
+        assert theory.bernstein_radius(0 * P, many, 5.0, variant) > 0
+    with pytest.raises(ValueError, match="the variant is 'jin' or 'efroni'; got 'weissman'"):
+        theory.bernstein_radius(P, 26, 5.0, "weissman")
+
+
+@pytest.mark.parametrize("kind", ["jin", "efroni", "hoeffding"])
+def test_the_radii_of_rivals_cover_as_often_as_promised(kind):
+    """20,000 estimates of each of 15 probabilities; a tenth of the radius would not cover them."""
+    failure = 0.2
+    logarithm = math.log(4 / failure) / 2  # 2 iota = ln(2 / delta'), half of it for each side
+    logarithm *= 2 if kind == "hoeffding" else 1  # iota = ln(2 / failure) there suffices
+    rng = np.random.default_rng(0)
+    outside, close = [], []
+    for visits in (2, 10, 300):
+        for p in (0.01, 0.1, 0.5, 0.9, 0.99):
+            mean = jnp.asarray(rng.binomial(visits, p, 20_000) / visits)
+            if kind == "hoeffding":
+                radius = theory.hoeffding_radius(jnp.full(mean.shape, visits), logarithm)
+            else:
+                radius = theory.bernstein_radius(mean, visits, logarithm, kind)
+            away = np.abs(np.asarray(mean) - p)
+            outside.append((away > np.asarray(radius)).mean())
+            close.append((away > np.asarray(radius) / 10).mean())
+    assert max(outside) <= failure
+    assert max(close) > failure
+
+
 def test_the_deviations():
     found = theory.estimation_error(PROBLEM)
     first = 4 * 2 * 5 * math.sqrt(2 * 100 * math.log(10))

@@ -12,6 +12,7 @@ from pdgd_jax import (
     learners,
     make,
     oracle,
+    planning,
     plots,
     project,
     run,
@@ -36,6 +37,10 @@ WRONG = {
     ),
     "oracle": ("reward", lambda: oracle.optimum(MDP, np.zeros((S, A)))),
     "projection": ("target", lambda: project(LAYERS, jnp.zeros(L), CONFIDENCE)),
+    "planning": (
+        "reward",
+        lambda: planning.best_response(LAYERS, jnp.zeros((S, A)), CONFIDENCE),
+    ),
     "learners": ("policy", lambda: learners.fixed_policy(LAYERS, np.zeros((S, A)))),
     "simulation": ("key", lambda: run(jax.random.split(KEY), CMDP, learners.uniform(LAYERS), 9)),
     "results": ("statistic", lambda: band_of(None, None, statistic="mode")),

@@ -9,7 +9,7 @@ import jax
 import typer
 
 from pdgd_jax._version import __version__
-from pdgd_jax.cli import instances, plot, report, run, solve, status, sweep
+from pdgd_jax.cli import instances, learners, plot, report, run, solve, status, sweep
 from pdgd_jax.cli.app import EXIT_CODES, app, examples, register, run_app
 from pdgd_jax.cli.cache import VARIABLE, keep_programs
 from pdgd_jax.cli.users import importing, place_of
@@ -26,6 +26,7 @@ register(
     plot.COMMAND,
     report.COMMAND,
     instances.COMMAND,
+    learners.COMMAND,
     solve.COMMAND,
 )
 

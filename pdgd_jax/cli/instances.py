@@ -1,6 +1,5 @@
 """`pdgd instances`."""
 
-import inspect
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -9,10 +8,11 @@ from rich.console import Console
 from rich.text import Text
 
 from pdgd_jax.cli.app import Command
+from pdgd_jax.cli.docs import described, options_table, plain_defaults
 from pdgd_jax.cli.options import AsJson, about, completing, instance_names
 from pdgd_jax.cli.output import plain_table, print_json, print_table
 from pdgd_jax.cli.users import place_of
-from pdgd_jax.instances import make_for, options_of, registered, written
+from pdgd_jax.instances import make_for, options_of, registered
 from pdgd_jax.results import describe
 
 __all__ = ["COMMAND"]
@@ -30,8 +30,7 @@ def instances(
     """List the built-in instances, or describe one with its options."""
     if name is not None:
         options = options_of(name)
-        shown = {option: _plain_default(default) for option, default in options.items()}
-        facts = {"name": name, "about": about(name), "options": shown}
+        facts = {"name": name, "about": about(name), "options": plain_defaults(options)}
         print_json(facts) if as_json else _print_one(Console(), name, options)
         return
     rows = [{"name": name, **_facts_or_reason(name)} for name in registered()]
@@ -43,16 +42,14 @@ COMMAND = Command(instances, ("pdgd instances", "pdgd instances grid", "pdgd ins
 
 def _print_one(console: Console, name: str, options: Mapping[str, Any]) -> None:
     """Print one instance with its options."""
-    description, meanings = _described(name)
+    about_it = described(about(name))
     console.print(Text(name, style="bold"))
-    console.print(Text(description), soft_wrap=True)
+    console.print(Text(about_it.text), soft_wrap=True)
     if options:
         console.print()
-        table = plain_table("option", "default", "what it is")
-        for option, default in options.items():
-            flag = Text(f"--{option.replace('_', '-')}", no_wrap=True)
-            table.add_row(flag, _shown_default(default), meanings.get(option, ""))
-        print_table(console, table)
+        dashed = {option.replace("_", "-"): default for option, default in options.items()}
+        meanings = {option.replace("_", "-"): said for option, said in about_it.meanings.items()}
+        print_table(console, options_table(dashed, meanings, flag="--{}", nothing="None"))
 
 
 def _print_all(console: Console, rows: list[dict[str, Any]]) -> None:
@@ -83,24 +80,3 @@ def _facts_or_reason(name: str) -> dict[str, Any]:
             raise
         kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
         return {"unavailable": f"{kind}{error}{place_of(error)}"}
-
-
-def _described(name: str) -> tuple[str, dict[str, str]]:
-    """The docstring without its section on options, and the meaning of each option."""
-    description, _, section = about(name).partition("\nArgs:\n")
-    meanings: dict[str, str] = {}
-    for line in inspect.cleandoc(section).splitlines():
-        option, colon, meaning = line.partition(": ")
-        if colon and option.isidentifier():
-            meanings[option] = meaning
-        elif meanings:
-            meanings[[*meanings][-1]] += f" {line.strip()}"
-    return description.rstrip(), meanings
-
-
-def _shown_default(default: Any) -> str:
-    return "(needed)" if default is inspect.Parameter.empty else written(default)
-
-
-def _plain_default(default: Any) -> Any:
-    return None if default is inspect.Parameter.empty else default

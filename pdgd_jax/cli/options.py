@@ -13,6 +13,7 @@ import typer
 
 from pdgd_jax._internal.checks import MOST_EPISODES, is_whole, whole_number
 from pdgd_jax._internal.files import ASIDE
+from pdgd_jax._internal.options import kind_of, takes_text
 from pdgd_jax._internal.registry import nearest
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ __all__ = [
     "instance_of",
     "instance_options",
     "learner_names",
+    "learner_options",
+    "learner_options_so_far",
     "literal",
     "rates_names",
     "selected",
@@ -109,7 +112,7 @@ def instance_options(context: typer.Context, name: str) -> tuple[str, dict[str, 
     Returns:
       The name, "random" if there is none, and its options.
     """
-    from pdgd_jax.instances import builder_of, kind_of, takes_text
+    from pdgd_jax.instances import builder_of
 
     words, instance = list(context.args), name
     if left_out := name.startswith("-"):
@@ -160,6 +163,29 @@ def instance_of(
     return name, options, cmdp
 
 
+def learner_options(name: str, words: list[str]) -> dict[str, Any]:
+    """Parse the words NAME=VALUE of `--option`.
+
+    Args:
+      name: the name of the learner.
+      words: the words, one for each option.
+    """
+    from pdgd_jax.learners import is_text, option_value, options_of
+
+    found: dict[str, Any] = {}
+    for word in words:
+        option, equals, text = (part.strip() for part in word.partition("="))
+        if not option.isidentifier() and option not in options_of(name):
+            option = option.replace("-", "_")
+        if not equals or not option or not text:
+            raise ValueError(f"--option {word}: write NAME=VALUE, such as V=100.")
+        if option in found:
+            raise ValueError(f"--option {word}: {option} is given already.")
+        value = text if is_text(name, option) else literal(text)
+        found[option] = option_value(name, option, value)
+    return found
+
+
 def about(name: str) -> str:
     """The description of an instance."""
     from pdgd_jax.instances import builder_of
@@ -206,6 +232,17 @@ def learner_names() -> tuple[str, ...]:
     from pdgd_jax.learners import registered_learners
 
     return registered_learners()
+
+
+def learner_options_so_far(context: typer.Context, incomplete: str) -> list[str]:
+    """For `autocompletion=` of `--option`: the options of the learner that was named before."""
+    from pdgd_jax.learners import options_of
+
+    try:
+        known = options_of(str(context.params.get("learner") or "pdgd-ops"))
+    except ValueError:
+        return []
+    return [f"{option}=" for option in known if option.startswith(incomplete)]
 
 
 def solver_names() -> tuple[str, ...]:

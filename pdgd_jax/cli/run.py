@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from pdgd_jax._internal.checks import LARGEST_KEY
+from pdgd_jax._internal.options import brief
 from pdgd_jax._internal.text import count_in_words
 from pdgd_jax.cli.app import Command
 from pdgd_jax.cli.cost import DryRun, Yes, announce, show_cost
@@ -20,6 +21,8 @@ from pdgd_jax.cli.options import (
     completing,
     instance_of,
     learner_names,
+    learner_options,
+    learner_options_so_far,
     literal,
     rates_names,
     solver_names,
@@ -28,7 +31,7 @@ from pdgd_jax.cli.options import (
 from pdgd_jax.cli.output import print_json
 from pdgd_jax.cli.progress import RunView
 from pdgd_jax.cli.summary import check_out, print_summary, saving
-from pdgd_jax.learners import make_learner, settings_of
+from pdgd_jax.learners import BY_DEFAULT, declaration_of, make_learner, settings_of
 from pdgd_jax.results import QUANTITIES, process_name, summarise
 from pdgd_jax.simulation import use_cores
 from pdgd_jax.sweeps import cost_of_run, sweep
@@ -56,6 +59,15 @@ RandomKey = Annotated[int, typer.Option(help="Determines everything random, exce
 LearnerName = Annotated[
     str,
     typer.Option(help="One of {learners}.", autocompletion=completing(learner_names)),
+]
+LearnerOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        metavar="NAME=VALUE",
+        help="An option of the learner, see [bold]pdgd learners[/]; may be repeated.",
+        autocompletion=learner_options_so_far,
+    ),
 ]
 RatesName = Annotated[
     str,
@@ -96,6 +108,7 @@ def run(
     seeds: Seeds = 8,
     key: RandomKey = 0,
     learner: LearnerName = "pdgd-ops",
+    option: LearnerOptions = None,
     rates: RatesName = "tuned",
     delta: Delta = 0.05,
     confidence_scale: ConfidenceScale = 1.0,
@@ -125,7 +138,9 @@ def run(
         "delta": delta,
         "confidence_scale": confidence_scale,
     }
-    player = make_learner(learner, cmdp, T, solver=solver, **settings)
+    own = learner_options(learner, option or [])
+    given = {name: value for name, value in own.items() if value != BY_DEFAULT}
+    player = make_learner(learner, cmdp, T, solver=solver, **settings, **given)
     devices = len(jax.local_devices())
     cost = cost_of_run(cmdp, player, T, seeds, name=learner, solver=solver, devices=devices)
     if dry_run:
@@ -139,12 +154,14 @@ def run(
         "checkpoints": min(checkpoints, T),
         "instance": [{"make": name, **options}],
         "settings": {"horizon": T, **settings},
-        "learners": {"names": learner, "solver": solver},
+        "learners": {"names": learner, "solver": solver, **({learner: own} if own else {})},
     }
     at_once = _CHECKPOINTS_AT_ONCE if (cost.play_seconds or math.inf) < _SHORT else 1
     every = None if out else -(-T // min(checkpoints, T)) * at_once
     data, seconds = _played(configuration, -(-seeds // devices), every, out, quiet=as_json)
+    says = declaration_of(learner)
     facts = {"instance": name, "learner": learner, "rates": rates, "seconds": seconds}
+    facts |= {"options": own, "knows": says.knows, "feedback": says.feedback}
     facts["constraints_process"] = process_name(cmdp.constraints)
     facts |= summarise(data, cmdp.units)
     if as_json:
@@ -155,6 +172,8 @@ def run(
     played = f"{count_in_words(T, 'episode')}, {count_in_words(seeds, 'seed')}"
     title = f"{learner} on {name}: {played} ({speed})"
     console.print(Text(title, style="bold"), soft_wrap=True)
+    chosen = "".join(f"; {name} = {brief(value)}" for name, value in own.items())
+    console.print(Text(f"{learner} {says.in_words}{chosen}"), soft_wrap=True)
     print_summary(console, facts, data, all_=certificates, statistic=statistic.value)
     if rates == "theory" and "rates" in settings_of(learner) and _has_multipliers(facts):
         console.print(
@@ -171,6 +190,7 @@ COMMAND = Command(
         "pdgd run",
         "pdgd run streaming --episodes 1e5 --seeds 16",
         "pdgd run random --constraints phases --confidence-scale 0.3 --out phases",
+        "pdgd run random --learner ucpd --option V=100 --option mixing=0",
         "pdgd --import my_module run my-instance --learner my-learner",
     ),
     any_option=True,

@@ -16,6 +16,7 @@ from pdgd_jax.cli.options import AsJson, completing, configuration_names
 from pdgd_jax.cli.output import plain_table, print_json, print_table, warn_unconverged
 from pdgd_jax.cli.progress import ProgressView, cost_of, print_plan
 from pdgd_jax.cli.signals import finish_first
+from pdgd_jax.learners import FEEDBACK
 from pdgd_jax.results import QUANTITIES, Estimate, cells_of
 from pdgd_jax.simulation import local_devices, use_cores
 from pdgd_jax.sweeps import Cluster, Configuration, join, plan_of, read_configuration
@@ -156,7 +157,6 @@ def _played(
 
 
 _ENDS = ("regret", "violation")
-_CELL = ("instance", "learner", "rates", "delta", "confidence_scale", "horizon")
 
 
 def _facts(data: "xarray.Dataset", out: Path, seconds: float) -> dict[str, Any]:
@@ -164,8 +164,9 @@ def _facts(data: "xarray.Dataset", out: Path, seconds: float) -> dict[str, Any]:
     cells = cells_of(data)
     rows: list[dict[str, Any]] = []
     for cell in cells:
-        swept = {name for name in _CELL if data.sizes[name] > 1}
-        row = {name: cell.values[name] for name in _CELL} | dict.fromkeys(swept - {*cell.names})
+        swept = {name for name in cell.values if data.sizes[name] > 1}
+        foreign = {name for name in cell.values if _is_of_another(name, cell.values["learner"])}
+        row = cell.values | dict.fromkeys((swept - {*cell.names}) | foreign)
         rows.append(
             row | {name: Estimate.of(QUANTITIES[name].end(cell.data)).median for name in _ENDS}
         )
@@ -177,12 +178,30 @@ def _facts(data: "xarray.Dataset", out: Path, seconds: float) -> dict[str, Any]:
         "unconverged": sum(int(QUANTITIES["unconverged"].end(cell.data).sum()) for cell in cells),
         "residual": float(data.residual.isel(checkpoint=-1).max()),
         "cells": rows,
+        "learners": _declarations(data),
     }
+
+
+def _declarations(data: "xarray.Dataset") -> list[dict[str, str]]:
+    """What each learner knows and sees; nothing for results that do not say."""
+    keys = ("learner", "knows", "feedback")
+    if not set(keys) <= set(data.coords):
+        return []
+    rows = zip(*(data[key].to_numpy().tolist() for key in keys), strict=True)
+    return [dict(zip(("name", *keys[1:]), row, strict=True)) for row in rows]
+
+
+def _is_of_another(dim: str, learner: str) -> bool:
+    """Whether a dimension is an option of another learner, such as ucpd.V."""
+    owner, _, option = dim.rpartition(".")
+    return bool(owner and option) and owner != learner
 
 
 def _print_results(console: Console, facts: dict[str, Any]) -> None:
     cells = facts["cells"]
-    differ = [name for name in _CELL if len({cell[name] for cell in cells}) > 1] or ["instance"]
+    settings = [name for name in cells[0] if name not in _ENDS]
+    values = {name: {cell[name] for cell in cells} - {None} for name in settings}
+    differ = [name for name in settings if len(values[name]) > 1] or ["instance"]
     table = plain_table(*differ, *(f">{name}" for name in _ENDS))
     for cell in cells[:_MOST_ROWS]:
         names = ("any" if cell[name] is None else str(cell[name]) for name in differ)
@@ -192,6 +211,13 @@ def _print_results(console: Console, facts: dict[str, Any]) -> None:
     print_table(console, table)
     if len(cells) > _MOST_ROWS:
         console.print(f"... and {len(cells) - _MOST_ROWS:,} more")
+    if facts["learners"]:
+        console.print()
+        learners = plain_table("learner", "knows", "sees")
+        for one in facts["learners"]:
+            learners.add_row(Text(one["name"]), one["knows"], FEEDBACK[one["feedback"]])
+        print_table(console, learners)
+        console.print()
     console.print(
         Text(
             f"medians over seeds at the end; everything is in {facts['out']}: "

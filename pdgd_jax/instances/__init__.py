@@ -7,7 +7,6 @@ from pdgd_jax.instances._gymnasium import from_gymnasium, gymnasium
 from pdgd_jax.instances._inventory import inventory
 from pdgd_jax.instances._inventory_lead_time import inventory_lead_time
 from pdgd_jax.instances._no_slater import no_slater
-from pdgd_jax.instances._options import kind_of, takes_text, written
 from pdgd_jax.instances._queueing import queueing
 from pdgd_jax.instances._random import random
 from pdgd_jax.instances._recommender import recommender
@@ -40,7 +39,6 @@ __all__ = [
     "gymnasium",
     "inventory",
     "inventory_lead_time",
-    "kind_of",
     "make",
     "make_for",
     "no_slater",
@@ -52,9 +50,7 @@ __all__ = [
     "registered",
     "riverswim",
     "streaming",
-    "takes_text",
     "two_phase",
-    "written",
 ]
 
 for _builder in (

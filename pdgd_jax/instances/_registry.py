@@ -4,8 +4,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from pdgd_jax._internal.options import options_of_builder, value_of
 from pdgd_jax._internal.registry import Registry, nearest
-from pdgd_jax.instances._options import options_of_builder, value_of
 from pdgd_jax.models import CMDP
 
 __all__ = [
@@ -129,7 +129,7 @@ def check_option(name: str, option: str) -> None:
 def check_value(name: str, option: str, value: object) -> Any:
     """Convert an option to the type of the instance; raise if it is unknown or invalid."""
     check_option(name, option)
-    return value_of(builder_of(name), name, option, value)
+    return value_of(builder_of(name), f"instance {name!r}", option, value)
 
 
 def builder_of(name: str) -> Builder:

@@ -1,12 +1,21 @@
 """Learners: PDGD-OPS, its primal player alone, its rivals, and fixed policies as baselines."""
 
 from pdgd_jax.learners._base import Info, Learner, Rates, Setting, check_fits, check_setting
+from pdgd_jax.learners._declaration import FEEDBACK, KNOWLEDGE, Declaration, declares
 from pdgd_jax.learners._fixed import best_feasible, fixed_policy, most_feasible, uniform
 from pdgd_jax.learners._rates import RATES, rates_of
 from pdgd_jax.learners._registry import (
+    BY_DEFAULT,
     LEARNERS,
     SETTINGS,
+    about_learner,
+    check_option,
+    declaration_of,
+    is_text,
     make_learner,
+    margin_of,
+    option_value,
+    options_of,
     register_learner,
     registered_learners,
     settings_of,
@@ -23,21 +32,33 @@ from pdgd_jax.learners.primal_dual import (
 )
 
 __all__ = [
+    "BY_DEFAULT",
+    "FEEDBACK",
+    "KNOWLEDGE",
     "LEARNERS",
     "RATES",
     "SETTINGS",
+    "Declaration",
     "Info",
     "Learner",
     "Rates",
     "Setting",
+    "about_learner",
     "best_feasible",
     "check_fits",
+    "check_option",
     "check_setting",
     "cold",
+    "declaration_of",
+    "declares",
     "fixed_policy",
+    "is_text",
     "make_learner",
+    "margin_of",
     "most_feasible",
     "o_reps",
+    "option_value",
+    "options_of",
     "pdgd_ops",
     "rates_of",
     "register_learner",

@@ -1,5 +1,6 @@
 """The interface of a learner: three pure functions and the problem it was built for."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -40,6 +41,9 @@ class Setting:
       confidence_scale: the factor of the paper's radius.
       num_episodes: T; None if the learner does not depend on it.
       num_constraints: m; None if the learner ignores constraints.
+      constants: the constants of a rival's algorithm by name, for its guarantees.
+      kind: the algorithm whose guarantees hold, beside those of `rates`; empty for none. Learners
+        of one kind share it, and with it a compiled program: what differs among them is a number.
     """
 
     layers: Layers
@@ -48,6 +52,17 @@ class Setting:
     confidence_scale: Float[Array, ""] | None = None
     num_episodes: Int[Array, ""] | None = None
     num_constraints: int | None = static(default=None)
+    constants: dict[str, Float[Array, ""]] = dataclasses.field(default_factory=dict)
+    kind: str = static(default="")
+
+    @property
+    def knows_transitions(self) -> bool:
+        """Whether the learner of this kind knows the transitions."""
+        return self.kind in _KNOWING
+
+
+# The kinds of learners that know the transitions.
+_KNOWING = ("known", "o-reps", "queues", "unifying-entropic", "unifying-euclidean")
 
 
 class Info(NamedTuple):
@@ -61,6 +76,8 @@ class Info(NamedTuple):
       loss: `[L, S, A]`, $\ell_t$.
       epoch: $i$, after the episode.
       projection: how well the projection to $\hat q_{t+1}$ was solved.
+      next_occupancy: over the triples, the $\hat q_{t+1}$ that the multipliers have seen; None if
+        they have seen $\hat q_t$.
     """
 
     occupancy: Float[Array, "layers *triples"] | None = None
@@ -70,6 +87,7 @@ class Info(NamedTuple):
     loss: Float[Array, "layers states actions"] | None = None
     epoch: Int[Array, ""] | None = None
     projection: ProjectionInfo | EntropicInfo | None = None
+    next_occupancy: Float[Array, "layers *triples"] | None = None
 
 
 class Learner(NamedTuple):

@@ -1,11 +1,14 @@
-"""The rivals of PDGD-OPS, built for a CMDP: what they know is taken from it here."""
+"""The rivals of PDGD-OPS, built for a CMDP: what they know is taken from it and declared here.
+
+Their descriptions are those of their files.
+"""
 
 from collections.abc import Callable
 
 from jaxtyping import ArrayLike
 
-from pdgd_jax import oracle
 from pdgd_jax.learners._base import Learner
+from pdgd_jax.learners._declaration import declares, described_by
 from pdgd_jax.learners._rates import RatesLike
 from pdgd_jax.learners.primal_dual import (
     cold,
@@ -22,6 +25,7 @@ from pdgd_jax.projection import Solver
 __all__ = ["RIVALS"]
 
 
+@declares(knows=["transitions", "horizon"])
 def _pdgd_ops_known(
     cmdp: CMDP,
     num_episodes: ArrayLike,
@@ -29,11 +33,17 @@ def _pdgd_ops_known(
     rates: RatesLike = "tuned",
     solver: str | Solver = "newton",
 ) -> Learner:
-    """PDGD-OPS that knows the transitions."""
+    """PDGD-OPS that knows the transitions, to see what it costs not to know them.
+
+    Reference:
+      Germano, Stradi, Genalti, Castiglioni, Marchesi and Gatti (2023), A Best-of-Both-Worlds
+      Algorithm for Constrained MDPs with Long-Term Constraints; not theirs in this form.
+    """
     m, P = cmdp.num_constraints, cmdp.mdp.transition
     return pdgd_ops(cmdp.layers, m, num_episodes, rates=rates, solver=solver, transition=P)
 
 
+@declares(knows=["horizon"])
 def _uc_o_reps(
     cmdp: CMDP,
     num_episodes: ArrayLike,
@@ -48,11 +58,13 @@ def _uc_o_reps(
     )
 
 
+@declares(knows=["transitions", "horizon"])
 def _o_reps(cmdp: CMDP, num_episodes: ArrayLike, *, eta: ArrayLike | None = None) -> Learner:
     """O-REPS: entropic mirror descent with known transitions; no constraints."""
     return o_reps(cmdp.mdp, num_episodes, eta=eta)
 
 
+@declares(knows=["horizon"])
 def _ucpd(
     cmdp: CMDP,
     num_episodes: ArrayLike,
@@ -76,6 +88,7 @@ def _ucpd(
     )
 
 
+@declares(knows=["transitions", "horizon"])
 def _wei_yu_neely(
     cmdp: CMDP,
     num_episodes: ArrayLike,
@@ -87,6 +100,7 @@ def _wei_yu_neely(
     return wei_yu_neely(cmdp.mdp, cmdp.num_constraints, num_episodes, V=V, alpha=alpha)
 
 
+@declares(knows=["transitions", "horizon"])
 def _cold(
     cmdp: CMDP,
     num_episodes: ArrayLike,
@@ -100,9 +114,10 @@ def _cold(
     return cold(cmdp.mdp, m, num_episodes, epsilon=epsilon, V=V, alpha=alpha)
 
 
+@declares(knows=["transitions", "rho", "horizon"])
 def _unifying(
     cmdp: CMDP,
-    num_episodes: int,
+    num_episodes: ArrayLike,
     *,
     rho: ArrayLike | None = None,
     rho_scale: ArrayLike = 1.0,
@@ -111,17 +126,11 @@ def _unifying(
     eta: ArrayLike | None = None,
     dual_step: ArrayLike | None = None,
 ) -> Learner:
-    """The unifying framework: known transitions, and multipliers below L / rho.
+    """`make_learner` gives rho, that of the CMDP if it is None.
 
-    `rho` is that of the CMDP by default. `rho_scale` is its factor, to see what a wrong one costs.
+    `rho_scale` is its factor, to see what a wrong one costs.
     """
-    if rho is None:
-        rho = oracle.slater_margin(cmdp.mdp, cmdp.constraints, num_episodes).rho
-        if not rho > 0:
-            raise ValueError(
-                "the learner 'unifying' must know a margin rho > 0, and here no policy satisfies "
-                f"the constraints strictly: rho is {rho:.4g}. Pass another rho to play it anyway."
-            )
+    assert rho is not None
     return unifying(
         cmdp.mdp,
         cmdp.num_constraints,
@@ -143,3 +152,16 @@ RIVALS: dict[str, Callable[..., Learner]] = {
     "wei-yu-neely": _wei_yu_neely,
     "cold": _cold,
 }
+
+for _builder, _constructor in (
+    (_uc_o_reps, uc_o_reps),
+    (_o_reps, o_reps),
+    (_ucpd, ucpd),
+    (_wei_yu_neely, wei_yu_neely),
+    (_cold, cold),
+    (_unifying, unifying),
+):
+    _builder.__doc__ = described_by(_constructor)
+_unifying.__doc__ = (
+    f"{_unifying.__doc__}\n  rho_scale: a factor of rho, to see what a wrong one costs."
+)

@@ -12,7 +12,7 @@ from pdgd_jax.models._occupancy import (
     value_of,
     visited,
 )
-from pdgd_jax.models._policy_values import PolicyValues, evaluate_policies
+from pdgd_jax.models._policy_values import PolicyValues, evaluate_policies, mean_outcome
 from pdgd_jax.models._successors import Successors
 from pdgd_jax.models._unrolling import UnrolledMDP, unroll
 
@@ -29,6 +29,7 @@ __all__ = [
     "Trajectory",
     "UnrolledMDP",
     "evaluate_policies",
+    "mean_outcome",
     "occupancy_of",
     "policy_of",
     "rollout",

@@ -14,7 +14,7 @@ from pdgd_jax.models._mdp import LayeredMDP
 from pdgd_jax.models._occupancy import occupancy_of, value_of
 from pdgd_jax.processes import Process, StochasticProcess
 
-__all__ = ["PolicyValues", "evaluate_policies"]
+__all__ = ["PolicyValues", "evaluate_policies", "mean_outcome"]
 
 
 class PolicyValues(NamedTuple):
@@ -78,7 +78,7 @@ def evaluate_policies(
             f"got {policies.shape}."
         )
     if outcome is None:
-        outcome = _means(cmdp)
+        outcome = mean_outcome(cmdp)
     # Each policy needs memory for its occupancy, and about as much again to compute it.
     working = 3 * math.prod(cmdp.layers.triple_shape) * policies.dtype.itemsize * instances
     at_once = max(1, (max_bytes or spare_bytes()) // working)
@@ -101,7 +101,18 @@ def _values(mdp: LayeredMDP, outcome: Outcome, policies: Array, *, at_once: int)
     return found
 
 
-def _means(cmdp: CMDP) -> Outcome:
+def mean_outcome(cmdp: CMDP) -> Outcome:
+    """The means of the rewards and the constraints of a CMDP, or of each in a `stack`.
+
+    Raises:
+      ValueError: if a process has no mean, because it is adversarial.
+
+    Example:
+      >>> from pdgd_jax import make, stack
+      >>> mean_outcome(stack([make("random", seed=0), make("random", seed=1)])).constraints.shape
+      (2, 1, 4, 4, 3)
+    """
+
     def mean(name: str, process: Process) -> Array:
         if not isinstance(process, StochasticProcess):
             raise ValueError(

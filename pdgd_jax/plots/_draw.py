@@ -77,7 +77,11 @@ def draw_figure(
         dims = dataset["rho"].dims
         one = dataset.isel(dict.fromkeys(dims, 0))
         axes = draw(_instance(dataset, one), one["policy"].to_numpy(), look=look)
-        which = ", ".join(f"{dim} {one[dim].item()}" for dim in dims)
+        learner = one["learner"].item()
+        mine = [
+            str(dim) for dim in dims if "." not in str(dim) or str(dim).startswith(f"{learner}.")
+        ]
+        which = ", ".join(f"{dim} {one[dim].item()}" for dim in mine)
         return Drawn(axes, f"{figure} of {which}")
     if panels := _panels(figure, dataset, facet):
         axes = facets(draw, dataset, by=panels, look=look, **options)
@@ -97,8 +101,9 @@ def _panels(figure: str, dataset: "xarray.Dataset", facet: str | None) -> str:
     if not FIGURES[figure].in_panels:
         divided = ", ".join(name for name, other in FIGURES.items() if other.in_panels)
         raise ValueError(f"the figure {figure} has no panels; those of {divided} do.")
-    name = facet.strip().replace("-", "_")
     dims = [str(dim) for dim in dataset["rho"].dims if dim not in ("seed", "horizon")]
+    name = facet.strip()
+    name = name if name in dims else name.replace("-", "_")
     if name not in dims:
         raise ValueError(f"panels are made by one of {', '.join(dims)}, or none; got {facet}.")
     return name

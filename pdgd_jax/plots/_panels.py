@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pdgd_jax._internal.options import brief
 from pdgd_jax._internal.typing import NDArray
 from pdgd_jax.plots._style import COLUMN, COLUMN_WIDTH, STYLE, Look, entitle, legend, plain, pyplot
 from pdgd_jax.results import Evaluation, as_dataset
@@ -59,7 +60,9 @@ def facets(
         for number, (place, name) in enumerate(zip(axes, names, strict=True)):
             part = dataset.isel({by: [number]})
             draw(part, ax=place, look=look._replace(legend="none", title=""), **options)
-            place.set_title(plain(str(name)), fontsize=7)
+            is_option = "." in by  # of a learner
+            words = f"{by} = {brief(name.item())}" if is_option else str(name)
+            place.set_title(plain(words), fontsize=7)
         _share_labels(figure, axes, rows)
         handles = {
             str(handle.get_label()): handle

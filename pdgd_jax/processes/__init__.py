@@ -14,6 +14,7 @@ from pdgd_jax.processes._base import (
     Foresight,
     Process,
     StochasticProcess,
+    Timetable,
     check_range,
     foresight,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "Process",
     "StochasticProcess",
     "Table",
+    "Timetable",
     "UniformNoise",
     "around",
     "check_range",

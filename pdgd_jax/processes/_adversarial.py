@@ -18,6 +18,7 @@ from pdgd_jax.processes._base import (
     Extremes,
     Policy,
     Process,
+    Timetable,
     check_range,
     check_values,
 )
@@ -56,6 +57,10 @@ class Table(AdversarialProcess, checks_values=True):
         """The rows of these episodes."""
         rows = self.values if episodes is None else self.values[np.asarray(episodes)]
         return Extremes(rows, exact=True)
+
+    def timetable(self, num_episodes: int) -> Timetable:
+        """The first rows."""
+        return Timetable(np.asarray(self.values[:num_episodes]), np.arange(num_episodes))
 
 
 @pytree
@@ -106,6 +111,11 @@ class Phases(AdversarialProcess, checks_values=True):
         phases = np.unique(np.asarray(self._phase(jnp.asarray(episodes, jnp.int32))))
         return Extremes(self.values[phases], exact=True)
 
+    def timetable(self, num_episodes: int) -> Timetable:
+        """The values of all phases, and the phase of each episode."""
+        episodes = jnp.arange(num_episodes, dtype=jnp.int32)
+        return Timetable(np.asarray(self.values), np.asarray(self._phase(episodes)))
+
 
 @pytree
 class Drift(AdversarialProcess, checks_values=True):
@@ -150,6 +160,15 @@ class Drift(AdversarialProcess, checks_values=True):
         ends = np.array([waves.min(), waves.max()], waves.dtype)
         shape = (2, *[1] * self.center.ndim)
         return Extremes(self.center[None] + ends.reshape(shape) * self.amplitude[None], exact=True)
+
+    def timetable(self, num_episodes: int) -> Timetable:
+        """The values of one period, which repeat."""
+        length = min(int(self.period), num_episodes)
+        if length * self.center.size > _MOST_NUMBERS:
+            raise NotImplementedError(f"{length} values of this Drift do not fit in the memory.")
+        waves = np.asarray(self._wave(jnp.arange(length, dtype=jnp.int32)))
+        moved = np.multiply.outer(waves, np.asarray(self.amplitude))
+        return Timetable(np.asarray(self.center) + moved, np.arange(num_episodes) % length)
 
 
 @pytree
@@ -216,6 +235,13 @@ class Corrupted(AdversarialProcess, checks_values=True):
         certain = episodes is not None or all(len(extremes.values) == 1 for extremes in found)
         return Extremes(values, exact=certain and all(extremes.exact for extremes in found))
 
+    def timetable(self, num_episodes: int) -> Timetable:
+        """The means of the base, and those of the corruption in its episodes."""
+        base, other = (part.timetable(num_episodes) for part in (self.base, self.corruption))
+        taken = np.asarray(self._corrupts(jnp.arange(num_episodes, dtype=jnp.int32)))
+        index = np.where(taken, len(base.values) + other.which, base.which)
+        return Timetable(np.concatenate([base.values, other.values]), index)
+
 
 @pytree
 class Adaptive(AdversarialProcess, checks_values=True):
@@ -261,6 +287,10 @@ class Adaptive(AdversarialProcess, checks_values=True):
         full = jnp.full(self.values.shape[-3:], self.strength, self.values.dtype)
         worst = self._punish(full) if self.values.ndim == 4 else self.values
         return Extremes(worst[None], exact=False)
+
+
+# Beyond, the values of one period are not put side by side: 512 MB.
+_MOST_NUMBERS = 2**26
 
 
 def _period(value: object) -> Int[Array, ""]:

@@ -19,6 +19,7 @@ __all__ = [
     "Foresight",
     "Process",
     "StochasticProcess",
+    "Timetable",
     "foresight",
 ]
 
@@ -38,6 +39,18 @@ class Extremes(NamedTuple):
 
     values: Float[Array, "n ..."]
     exact: bool
+
+
+class Timetable(NamedTuple):
+    """The mean values of every episode, known before the first one is played.
+
+    Attributes:
+      values: `[n, ...]`, the values that occur.
+      which: `[T]`, the position in `values` of each episode.
+    """
+
+    values: Float[NDArray, "n ..."]
+    which: Int[NDArray, " episodes"]
 
 
 # The arguments and results of a process. The policy may be None for a process that ignores it.
@@ -117,6 +130,15 @@ class Process:
         """
         raise NotImplementedError(f"{type(self).__name__} does not say which values it may take.")
 
+    def timetable(self, num_episodes: int) -> Timetable:
+        """The mean values of the first episodes, if they depend neither on chance nor on policies.
+
+        The optimum of each episode and of windows of episodes is computed from them. This method is
+        optional: without it, a process that depends on nothing is drawn, episode by episode.
+        """
+        del num_episodes
+        raise NotImplementedError(f"{type(self).__name__} does not say what it will show.")
+
     def pad(self, old: tuple[int, int, int], new: tuple[int, int, int]) -> "Process":
         """The same process with every leaf `[..., L, S, A]` padded by zeros to a larger shape."""
         grow = [(0, b - a) for a, b in zip(old, new, strict=True)]
@@ -146,6 +168,10 @@ class StochasticProcess(Process):
         """The largest value of every entry at once, a bound that is hardly ever reached."""
         del episodes
         return Extremes(self.highest()[None], exact=False)
+
+    def timetable(self, num_episodes: int) -> Timetable:
+        """The same mean in every episode."""
+        return Timetable(np.asarray(self.mean())[None], np.zeros(num_episodes, np.int32))
 
 
 class AdversarialProcess(Process):

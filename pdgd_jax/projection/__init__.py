@@ -15,6 +15,7 @@ from pdgd_jax.projection._box import BoxSet
 from pdgd_jax.projection._cone import project_cone
 from pdgd_jax.projection._confidence import ConfidenceSet, contains
 from pdgd_jax.projection._known import KnownTransitions
+from pdgd_jax.projection._validity import check_set
 from pdgd_jax.projection.entropic import (
     EntropicInfo,
     EntropicResult,
@@ -35,6 +36,7 @@ __all__ = [
     "ProjectionInfo",
     "ProjectionResult",
     "Solver",
+    "check_set",
     "cold_start",
     "contains",
     "project",

@@ -13,7 +13,7 @@ from pdgd_jax.projection._box import BoxSet
 from pdgd_jax.projection._confidence import ConfidenceSet
 from pdgd_jax.projection._known import KnownTransitions
 
-__all__ = ["LARGEST_TARGET", "LOOSE", "TransitionSet", "check_arguments"]
+__all__ = ["LARGEST_TARGET", "LOOSE", "TransitionSet", "check_arguments", "check_set"]
 
 TransitionSet = ConfidenceSet | BoxSet | KnownTransitions
 
@@ -42,16 +42,27 @@ def check_arguments(
       logarithmic: whether it is the logarithm of a target, which may be zero.
     """
     wanted = layers.shape if over_pairs else layers.triple_shape
-    for name, array, shape in (("target", target, wanted), *_shapes(layers, confidence)):
-        if array.shape != shape:
-            raise ValueError(f"the {name} must have the shape {shape}; got {array.shape}.")
+    _check_shapes(("target", target, wanted), *_shapes(layers, confidence))
     if not jnp.issubdtype(target.dtype, jnp.floating):
         raise ValueError(f"the target must be floating point; it is {target.dtype}.")
     if not is_concrete(*jax.tree.leaves((layers, target, confidence))):
         return
     pairs, present = np.asarray(layers.action_mask), layers.possible()
     _check_target(layers, np.asarray(target), pairs if over_pairs else present, logarithmic)
-    _check_set(layers, confidence, present)
+    _check_rows(layers, confidence, present)
+
+
+def check_set(layers: Layers, confidence: TransitionSet) -> None:
+    """Raise an error if a set has other shapes than the layers or, outside `jit`, is invalid."""
+    _check_shapes(*_shapes(layers, confidence))
+    if is_concrete(*jax.tree.leaves((layers, confidence))):
+        _check_rows(layers, confidence, layers.possible())
+
+
+def _check_shapes(*arrays: tuple[str, Array, tuple[int, ...]]) -> None:
+    for name, array, shape in arrays:
+        if array.shape != shape:
+            raise ValueError(f"the {name} must have the shape {shape}; got {array.shape}.")
 
 
 def _shapes(layers: Layers, confidence: TransitionSet) -> list[tuple[str, Array, tuple[int, ...]]]:
@@ -81,7 +92,7 @@ def _check_target(layers: Layers, target: NDArray, there: NDArray, logarithmic: 
     )
 
 
-def _check_set(layers: Layers, confidence: TransitionSet, present: NDArray) -> None:
+def _check_rows(layers: Layers, confidence: TransitionSet, present: NDArray) -> None:
     pairs = np.asarray(layers.action_mask)
 
     def rows(values: Array) -> NDArray:

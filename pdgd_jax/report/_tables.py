@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from pdgd_jax._internal.text import count_in_words, number_in_words
+from pdgd_jax.learners import FEEDBACK
 from pdgd_jax.report._instances import Facts, facts_of
 from pdgd_jax.report._measures import Measure, end_of, measures_of
 from pdgd_jax.results import QUANTITIES, Cell, Status, shares_of
@@ -64,8 +65,9 @@ def what_was_run(dataset: "xarray.Dataset", configuration: Mapping[str, Any]) ->
     rest = {name: value for name, value in configuration.items() if name != "instance"}
     facts: dict[str, Any] = {}
     for name, value in rest.items():
-        if isinstance(value, Mapping):
-            facts |= {f"{key.replace('_', ' ')}": entry for key, entry in value.items()}
+        if isinstance(value, Mapping):  # without the options of learners, which their table shows
+            entries = {key: entry for key, entry in value.items() if not isinstance(entry, Mapping)}
+            facts |= {f"{key.replace('_', ' ')}": entry for key, entry in entries.items()}
         else:
             facts[name] = value
     if "names" in facts:
@@ -84,7 +86,26 @@ def what_was_run(dataset: "xarray.Dataset", configuration: Mapping[str, Any]) ->
     if configuration:
         text = escape(json.dumps(configuration, indent=2, ensure_ascii=False))
         raw = f"<details><summary>The whole configuration</summary><pre>{text}</pre></details>"
-    return f"<dl>{listed}</dl>{table}{raw}"
+    return f"<dl>{listed}</dl>{_learners_table(dataset, configuration)}{table}{raw}"
+
+
+def _learners_table(dataset: "xarray.Dataset", configuration: Mapping[str, Any]) -> str:
+    """What each learner knows and sees, and its options; nothing for results that do not say."""
+    if "knows" not in dataset.coords or "feedback" not in dataset.coords:
+        return ""
+    chosen = configuration.get("learners", {})
+    rows = []
+    names, knows, sees = (
+        np.atleast_1d(dataset[key].to_numpy()) for key in ("learner", "knows", "feedback")
+    )
+    for name, known, seen in zip(map(str, names), knows, sees, strict=True):
+        options = "; ".join(
+            f"{key} = {_plain(value)}" for key, value in chosen.get(name, {}).items()
+        )
+        rows.append(
+            [_Entry(name), _Entry(known), _Entry(FEEDBACK.get(seen, seen)), _Entry(options)]
+        )
+    return _table(("learner", "knows", "sees", "options"), rows, sortable=False)
 
 
 def _instance_row(facts: Facts) -> "list[_Entry]":

@@ -75,8 +75,8 @@ def as_dataset(source: Results) -> "xarray.Dataset":
 def cells_of(dataset: "xarray.Dataset") -> list[Cell]:
     """One cell for every combination of swept values except the seed.
 
-    A learner that ignores a setting was played once, and its values are repeated along that
-    setting. It has one cell, and the label does not name the setting.
+    A learner that ignores a setting, or an option of another learner, was played once, and its
+    values are repeated along it. It has one cell, and the label does not name the setting.
     """
     dims = [dim for dim in dataset["regret"].dims if dim not in ("checkpoint", "seed")]
     swept = [str(dim) for dim in dims if dataset.sizes[dim] > 1]
@@ -117,9 +117,10 @@ def _label(dataset: "xarray.Dataset", dim: str, index: int) -> str:
     value = _value(dataset, dim, index)
     if dim in _LABELS:
         return _LABELS[dim](value)
-    if isinstance(value, float):
-        return f"{dim} {_short(value, dataset[dim].to_numpy())}"
-    return value if isinstance(value, str) else f"{dim} {value}"
+    text = _short(value, dataset[dim].to_numpy()) if isinstance(value, float) else str(value)
+    if "." in dim:  # an option of a learner, which the label names already
+        return f"{dim.rpartition('.')[2]} = {text}"
+    return text if isinstance(value, str) else f"{dim} {text}"
 
 
 def _short(value: float, among: NDArray) -> str:

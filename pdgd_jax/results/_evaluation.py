@@ -14,10 +14,10 @@ from jaxtyping import Float, Int
 
 from pdgd_jax import oracle, theory
 from pdgd_jax._internal.registry import nearest
-from pdgd_jax._internal.sums import Compensated
 from pdgd_jax._internal.typing import NDArray
 from pdgd_jax.models import CMDP, occupancy_of, policy_of
-from pdgd_jax.processes import StochasticProcess
+from pdgd_jax.processes import StochasticProcess, foresight
+from pdgd_jax.results._benchmarks import average_of, dynamic_optimum, opt_of_prefix, opt_of_windows
 from pdgd_jax.results._case import Margin
 from pdgd_jax.results._certificates import Certificate
 from pdgd_jax.results._guarantees import certificates_of
@@ -40,6 +40,21 @@ class Evaluation(NamedTuple):
       positive_violation: `[..., K, m]`, the sum of positive parts, so that good episodes do not
         make up for bad ones: of the mean constraints if they are stochastic, of those of each
         episode if they are adversarial.
+      feasibility: `[..., K]`, the share of the episodes in which the policy that was played
+        satisfied all constraints, up to $10^{-6} L$: the mean constraints if they are stochastic,
+        those of the episode if they are adversarial.
+      strong_regret: `[..., K]`, $\sum [\mathrm{OPT} - r^\top q]_+$, so that good episodes do not
+        make up for bad ones. OPT is that of the whole run, known before it, as `comparators_of`
+        finds it; $r$ is the mean reward if rewards are stochastic, that of the episode if they are
+        adversarial. NaN if the run was played without `comparators_of`, if no policy satisfies the
+        constraints, or if an adversary depends on chance or on policies: then OPT is not known
+        beforehand.
+      dynamic_regret: `[..., K]`, $\sum (\mathrm{OPT}_{\bar r_t, \bar G_t} - r_t^\top q_t)$,
+        against the optimum of each episode by itself; NaN where it is not known.
+      dynamic_reason: `[...]`, why it is not known; empty where it is.
+      k_regret: `[..., K]`, regret against the best policy that satisfies the constraints over every
+        window of `k` episodes of the prefix; NaN if no `k` was given. See `oracle.k_benchmark`.
+      window: `[...]`, this `k`; NaN if none was given.
       primal_interval_regret: `[..., n]`, the worst over all intervals, for each comparator.
       dual_interval_regret: `[..., d]`, the worst over all intervals, for each comparator.
       rho: `[...]`, the margin $\rho$ of the constraints of each run, or a lower bound.
@@ -56,6 +71,12 @@ class Evaluation(NamedTuple):
     violation: Float[NDArray, "*batch checkpoints"]
     violations: Float[NDArray, "*batch checkpoints m"]
     positive_violation: Float[NDArray, "*batch checkpoints m"]
+    feasibility: Float[NDArray, "*batch checkpoints"]
+    strong_regret: Float[NDArray, "*batch checkpoints"]
+    dynamic_regret: Float[NDArray, "*batch checkpoints"]
+    dynamic_reason: NDArray
+    k_regret: Float[NDArray, "*batch checkpoints"]
+    window: Float[NDArray, "*batch"]
     primal_interval_regret: Float[NDArray, "*batch n"]
     dual_interval_regret: Float[NDArray, "*batch d"]
     rho: Float[NDArray, "*batch"]
@@ -86,7 +107,8 @@ def comparators_of(cmdp: CMDP, num_episodes: int) -> Comparators:
     Returns:
       Comparators for `run`; without $q^*$ if no policy satisfies the constraints. If the adversary
       depends on chance or on policies, $q^*$ and $q^\circ$ are unknown beforehand. The optimum of
-      another draw (`oracle.hindsight`) and the most careful policy replace them.
+      another draw (`oracle.hindsight`) and the most careful policy replace them, and their `opt`,
+      which the strong regret is against, is NaN.
     """
     cmdp.check_episodes(num_episodes)
     average = oracle.hindsight(cmdp, num_episodes)
@@ -97,25 +119,39 @@ def comparators_of(cmdp: CMDP, num_episodes: int) -> Comparators:
         found.append(margin.occupancy)
     default = Comparators.default(cmdp)
     dtype = default.occupancies.dtype
+    known = best.feasible and _is_foreseen(cmdp)
     return Comparators(
         jnp.asarray(np.array(found).reshape(-1, *default.occupancies.shape[1:]), dtype),
         default.multipliers,
+        jnp.asarray(best.value if known else np.nan, dtype),
     )
 
 
-def evaluate(history: History, cmdp: CMDP) -> Evaluation:
+def _is_foreseen(cmdp: CMDP) -> bool:
+    """Whether the means of all episodes are known before the first one."""
+    return all(
+        isinstance(process, StochasticProcess)
+        or foresight(process, cmdp.layers.shape, cmdp.mdp.transition.dtype).known
+        for process in (cmdp.rewards, cmdp.constraints)
+    )
+
+
+def evaluate(history: History, cmdp: CMDP, *, k: int | None = None) -> Evaluation:
     r"""Measure a history against the optimum, and against every guarantee of the paper.
 
     Args:
       history: the history of one run or of many; leading axes (seeds, settings) are kept.
       cmdp: the CMDP that was played. If it was `stack`ed, the first axis of the history is the
         instance.
+      k: also measure regret against the best policy of every window of $k$ episodes; with $k = T$
+        it is the regret.
 
     Returns:
       Regret against OPT of each prefix, violations, and certificates.
 
     Raises:
-      ValueError: if the runs have different checkpoints, or their number differs from the stack's.
+      ValueError: if the runs have different checkpoints, or their number differs from the stack's;
+        also if `k` is given and the constraints of the episodes are not known beforehand.
 
     Example:
       >>> import jax
@@ -134,19 +170,9 @@ def evaluate(history: History, cmdp: CMDP) -> Evaluation:
                 f"must be the instance; history.episode has the shape {history.episode.shape}."
             )
         lanes = [jax.tree.map(lambda x, i=i: x[i], (history, cmdp)) for i in range(count)]
-        return _stack([evaluate(*lane) for lane in lanes])
-    numbers: History = jax.tree.map(_number, history)
-    batch = numbers.episode.shape[:-1]
-    episodes = np.asarray(numbers.episode).reshape(-1, numbers.episode.shape[-1])
-    episode = episodes[0]
-    if (episodes != episode).any():
-        raise ValueError(
-            "the runs of a history must have the same checkpoints; evaluate runs "
-            "of different horizons one horizon at a time."
-        )
-    count = math.prod(batch)
-    flat = jax.tree.map(lambda x: x.reshape(count, *x.shape[len(batch) :]), numbers)
-    runs = [jax.tree.map(lambda x, i=i: x[i], flat) for i in range(count)]
+        return _stack([evaluate(*lane, k=k) for lane in lanes])
+    batch, flat, runs = _runs_of(history)
+    episode, count = np.asarray(runs[0].episode), len(runs)
     bounds = _margins(cmdp, int(episode[-1]))
     margins = [bounds(run) for run in runs]
     rho, upper = np.array([margin.low for margin in margins]), [m.high for m in margins]
@@ -154,9 +180,12 @@ def evaluate(history: History, cmdp: CMDP) -> Evaluation:
     alpha = np.array([theory.alpha(margin.low, num_layers) for margin in margins])
     sums = [{name: part.total() for name, part in sums_of(run.metrics).items()} for run in runs]
     reward = np.array([found["reward"] for found in sums])
-    opt_of = _opt_of_prefix(cmdp)
-    opt = np.array([[opt_of(run, k) for k in range(len(episode))] for run in runs])
+    opt_of = opt_of_prefix(cmdp)
+    opt = np.array([[opt_of(run, at) for at in range(len(episode))] for run in runs])
     regret = episode * opt - reward
+    dynamic = dynamic_optimum(cmdp, episode)
+    window_of = (lambda run, at: float("nan")) if k is None else opt_of_windows(cmdp, k)
+    windows = np.array([[window_of(run, at) for at in range(len(episode))] for run in runs])
 
     def shaped(values: Any) -> NDArray:
         array = np.asarray(values)
@@ -170,6 +199,12 @@ def evaluate(history: History, cmdp: CMDP) -> Evaluation:
         violation=shaped([found["violation"].max(-1) for found in sums]),
         violations=shaped([found["violation"] for found in sums]),
         positive_violation=shaped([found["positive_violation"] for found in sums]),
+        feasibility=shaped([found["feasible"] / episode for found in sums]),
+        strong_regret=shaped([found["strong_regret"] for found in sums]),
+        dynamic_regret=shaped(dynamic.total - reward),
+        dynamic_reason=shaped([dynamic.reason] * count),
+        k_regret=shaped(episode * windows - reward),
+        window=shaped(np.full(count, np.nan if k is None else k, float)),
         primal_interval_regret=shaped(flat.metrics.primal.value[:, -1]),
         dual_interval_regret=shaped(flat.metrics.dual.value[:, -1]),
         rho=shaped(rho),
@@ -178,6 +213,21 @@ def evaluate(history: History, cmdp: CMDP) -> Evaluation:
         unconverged=shaped(flat.metrics.unconverged[:, -1]),
         certificates=certificates_of(cmdp, runs, sums, margins, opt[:, -1], regret[:, -1], shaped),
     )
+
+
+def _runs_of(history: History) -> tuple[tuple[int, ...], History, list[History]]:
+    """The leading axes of a history; its runs along one axis, and one by one, on the host."""
+    numbers: History = jax.tree.map(_number, history)
+    batch = numbers.episode.shape[:-1]
+    episodes = np.asarray(numbers.episode).reshape(-1, numbers.episode.shape[-1])
+    if (episodes != episodes[0]).any():
+        raise ValueError(
+            "the runs of a history must have the same checkpoints; evaluate runs "
+            "of different horizons one horizon at a time."
+        )
+    count = math.prod(batch)
+    flat = jax.tree.map(lambda x: x.reshape(count, *x.shape[len(batch) :]), numbers)
+    return batch, flat, [jax.tree.map(lambda x, i=i: x[i], flat) for i in range(count)]
 
 
 def _number(leaf: Any) -> NDArray:
@@ -211,19 +261,18 @@ def _margins(cmdp: CMDP, num_episodes: int) -> Callable[[History], Margin]:
     def of(run: History) -> Margin:
         last = run.metrics
         assert last.constraint_max is not None  # constraints are adversarial
-        assert last.constraint_sum is not None
         largest = np.asarray(last.constraint_max[-1])
         # Otherwise another CMDP was played, perhaps this one made for another horizon.
         if exact and foretold is not None and np.allclose(largest, foretold, atol=1e-6):
             return exact
         promised = before.rho if before is not None and exact is None else -np.inf
-        average = np.clip(_average(last.constraint_sum, run, -1), -1, 1)
-        if not np.isfinite(largest).all() or not np.isfinite(average).all():
+        mean = np.clip(average_of(last.constraint_sum, run, -1), -1, 1)
+        if not np.isfinite(largest).all() or not np.isfinite(mean).all():
             return Margin(float("nan"), float("nan"))
-        address = largest.tobytes() + average.tobytes()
+        address = largest.tobytes() + mean.tobytes()
         if address not in known:
             low = oracle.slater_margin(cmdp.mdp, np.clip(largest, -1, 1)).rho
-            high = oracle.slater_margin(cmdp.mdp, average).rho
+            high = oracle.slater_margin(cmdp.mdp, mean).rho
             known[address] = Margin(low, high)
         low, high = known[address]
         played = [_is_played(cmdp, q) for q in run.comparators.occupancies]
@@ -247,37 +296,6 @@ def _is_played(cmdp: CMDP, occupancy: NDArray) -> bool:
     return bool(np.allclose(occupancy_of(cmdp.mdp, policy), occupancy, atol=1e-6))
 
 
-def _opt_of_prefix(cmdp: CMDP) -> Callable[[History, int], float]:
-    """OPT of the episodes of a run up to a checkpoint; many runs share the results."""
-    means = [
-        np.asarray(process.mean()) if isinstance(process, StochasticProcess) else None
-        for process in (cmdp.rewards, cmdp.constraints)
-    ]
-    known: dict[bytes, float] = {}
-
-    def opt(run: History, k: int) -> float:
-        sums = (run.metrics.reward_sum, run.metrics.constraint_sum)
-        averages = [
-            mean if total is None else np.clip(_average(total, run, k), low, 1)
-            for mean, total, low in zip(means, sums, (0, -1), strict=True)
-        ]
-        reward, constraints = averages
-        if reward is None or constraints is None or not _finite(reward, constraints):
-            return float("nan")
-        address = reward.tobytes() + constraints.tobytes()
-        if address not in known:
-            best = oracle.optimum(cmdp.mdp, reward, constraints)
-            known[address] = best.value if best.feasible else float("nan")
-        return known[address]
-
-    return opt
-
-
-def _average(total: Compensated, run: History, k: int) -> NDArray:
-    """The average over the episodes up to a checkpoint."""
-    return np.asarray(Compensated(*(part[k] for part in total)).total() / run.episode[k])
-
-
 def _stack(evaluations: list[Evaluation]) -> Evaluation:
     """Stack the evaluations of several instances along a leading axis."""
     certificates = [
@@ -299,7 +317,3 @@ def _stack(evaluations: list[Evaluation]) -> Evaluation:
         if name not in ("episode", "certificates")
     }
     return Evaluation(episode=evaluations[0].episode, certificates=tuple(certificates), **numbers)
-
-
-def _finite(*arrays: NDArray) -> bool:
-    return all(bool(np.isfinite(array).all()) for array in arrays)

@@ -107,6 +107,12 @@ def _is_adversarial(facts: Mapping[str, Any]) -> bool:
     return "adversarial" in facts.get("constraints_process", "")
 
 
+def _differs_from_regret(facts: Mapping[str, Any]) -> bool:
+    """Whether an adversary makes the dynamic regret another number than the regret."""
+    kinds = facts.get("constraints_process", "") + facts.get("rewards_process", "")
+    return "adversarial" in kinds
+
+
 def _has_multipliers(facts: Mapping[str, Any]) -> bool:
     """Whether the learner has multipliers, even if they stayed 0 since nothing was violated."""
     promised = [c for c in facts["certificates"] if c["name"] == "multipliers in their box"]
@@ -161,6 +167,38 @@ _TABLE = (
         ),
     ),
     Quantity(
+        "strong_regret", _LATER, "positive parts of the regret of each episode so far", "reward",
+        _of_evaluation("strong_regret"),
+        evaluated=True, is_sum=True, key="strong_regret", optional=True,
+        curve=Curve("strong regret", own_words=True, zero_line=True),
+        column=Column("strong regret"),
+        row=Row("strong regret", False),
+    ),
+    Quantity(
+        "dynamic_regret", _LATER, "cumulative regret against the optimum of each episode", "reward",
+        _of_evaluation("dynamic_regret"),
+        evaluated=True, is_sum=True, key="dynamic_regret", optional=True,
+        curve=Curve("dynamic regret", own_words=True, zero_line=True),
+        column=Column("dynamic regret"),
+        row=Row("dynamic regret", False, _differs_from_regret),
+    ),
+    Quantity(
+        "dynamic_reason", (), "why the dynamic regret is not known", "1",
+        _of_evaluation("dynamic_reason"), evaluated=True,
+    ),
+    Quantity(
+        "k_regret", _LATER, "cumulative regret against the best policy of every window", "reward",
+        _of_evaluation("k_regret"),
+        evaluated=True, is_sum=True, key="k_regret", optional=True,
+        curve=Curve("window regret", own_words=True, zero_line=True),
+        column=Column("regret over windows"),
+        row=Row("regret over windows", False),
+    ),
+    Quantity(
+        "window", (), "length of the windows of the benchmark, if any", "episodes",
+        _of_evaluation("window"), evaluated=True,
+    ),
+    Quantity(
         "violation", _LATER, "cumulative violation of the worst constraint", "cost",
         _of_evaluation("violation"),
         evaluated=True, is_sum=True, key="violation",
@@ -187,6 +225,14 @@ _TABLE = (
             lambda facts: "violation, positive parts "
             + ("as shown" if _is_adversarial(facts) else "of the mean")
         ),
+    ),
+    Quantity(
+        "feasibility", _LATER, "share of the episodes so far that satisfied all constraints", "1",
+        _of_evaluation("feasibility"),
+        evaluated=True, key="feasibility",
+        curve=Curve("feasible episodes", own_words=True),
+        column=Column("feasible episodes"),
+        row=Row("share of feasible episodes", False),
     ),
     Quantity(
         "multipliers", _EACH, "Lagrange multipliers", "reward per cost",

@@ -107,6 +107,7 @@ class Quantity:
       curve: how it is drawn against episodes; None if it is not.
       column: how the report shows its final value; None if it does not.
       row: how `pdgd run` prints its final value; None if it does not.
+      optional: whether a summary leaves it out where it is not known for all runs.
       absent: the text for runs without a value.
     """
 
@@ -122,6 +123,7 @@ class Quantity:
     curve: Curve | None = None
     column: Column | None = None
     row: Row | None = None
+    optional: bool = False
     absent: str = ""
 
     @property

@@ -16,8 +16,9 @@ def select(dataset: "xarray.Dataset", words: Sequence[str]) -> "xarray.Dataset":
 
     Args:
       dataset: a Dataset of `sweep` or `open_results`.
-      words: `NAME=VALUE` or `NAME=VALUE,VALUE`, where NAME is a dimension and VALUE one of its
-        labels. Several words for one name are combined; other dimensions keep all their values.
+      words: `NAME=VALUE` or `NAME=VALUE,VALUE`, where NAME is a dimension, such as `learner` or
+        `ucpd.V`, and VALUE one of its labels. Several words for one name are combined; other
+        dimensions keep all their values.
 
     Raises:
       ValueError: if a name or value is unknown; the error lists the known ones.
@@ -26,9 +27,13 @@ def select(dataset: "xarray.Dataset", words: Sequence[str]) -> "xarray.Dataset":
     chosen: dict[str, list[int]] = {}
     for word in words:
         name, equals, value = word.partition("=")
-        name = name.strip().replace("-", "_")
+        name = name.strip()
+        name = name if name in dims else name.replace("-", "_")
         if not equals or name not in dims:
-            raise ValueError(f"{word}: write NAME=VALUE, NAME being one of {', '.join(dims)}.")
+            raise ValueError(
+                f"{word}: write NAME=VALUE, NAME being one of {', '.join(dims)}"
+                f"{nearest(name, dims)}."
+            )
         known = [str(known) for known in dataset[name].to_numpy()]
         chosen.setdefault(name, []).extend(_places(word, name, value.strip(), known))
     return dataset.isel({name: sorted(set(places)) for name, places in chosen.items()})

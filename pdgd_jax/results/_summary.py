@@ -69,6 +69,8 @@ def _estimates(data: "xarray.Dataset") -> dict[str, Any]:
     for quantity in QUANTITIES.values():
         if quantity.key and quantity.name in data:
             ends = quantity.end(data)
+            if quantity.optional and np.isnan(ends).any():
+                continue
             found[quantity.key] = (
                 Estimate.of(ends)._asdict()
                 if ends.ndim == 1

@@ -19,9 +19,10 @@ from pdgd_jax.simulation._loop import (
     start,
 )
 from pdgd_jax.simulation._metrics import Metrics, sums_of
-from pdgd_jax.simulation._reference import Comparators
+from pdgd_jax.simulation._reference import FEASIBLE, Comparators
 
 __all__ = [
+    "FEASIBLE",
     "BatchProgram",
     "Carry",
     "Comparators",

@@ -89,11 +89,17 @@ _SUMS = {
     "model_error": "one",
     "iterations": "one",
     "dual_utility": "one",
+    "strong_regret": "one",
+    "feasible": "one",
+    "squared_loss": "one",
+    "estimation_loss": "one",
     "violation": "constraint",
     "positive_violation": "constraint",
     "believed_violation": "constraint",
+    "next_violation": "constraint",
     "reward_deviation": "comparator",
     "constraint_deviation": "comparator",
+    "descent_regret": "comparator",
 }
 
 
@@ -102,14 +108,20 @@ def sums_of(metrics: Metrics) -> dict[str, Compensated]:
 
     One number each: "reward" $\sum r_t^\top q_t$, "sampled_reward" of the trajectories,
     "model_error" $\sum \|q_t - \hat q_t\|_1$, "iterations" of the projections, "dual_utility"
-    $\sum \lambda_t^\top G_t^\top q_t$.
+    $\sum \lambda_t^\top G_t^\top q_t$. "strong_regret" $\sum [\mathrm{OPT} - r^\top q_t]_+$ with
+    $r = \bar r$ for stochastic rewards and $r = r_t$ for adversarial ones, NaN without an OPT.
+    "feasible" counts the episodes in which $[G^\top q_t]_i \le 10^{-6} L$ for all $i$, with $G$ as
+    in "positive_violation". "squared_loss" $\sum \|\ell_t\|_\infty^2$, and "estimation_loss"
+    $\sum \ell_t^\top (q_t - \hat q_t)$.
 
     For each constraint: "violation" $\sum G_t^\top q_t$, "positive_violation"
     $\sum [G^\top q_t]_+$ with $G = \bar G$ for stochastic constraints and $G = G_t$ for adversarial
-    ones, and "believed_violation" $\sum G_t^\top \hat q_t$.
+    ones, "believed_violation" $\sum G_t^\top \hat q_t$, and "next_violation"
+    $\sum G_t^\top \hat q_{t+1}$ of a learner whose dual player looks ahead, else NaN.
 
     For each comparator: "reward_deviation" $\sum (r_t - \bar r)^\top q$ and "constraint_deviation"
-    $\sum \lambda_t^\top (G_t - \bar G)^\top q$, both 0 for adversarial processes.
+    $\sum \lambda_t^\top (G_t - \bar G)^\top q$, both 0 for adversarial processes, and
+    "descent_regret" $\sum \ell_t^\top (\hat q_t - q)$.
     """
     sizes = {"constraint": metrics.multipliers.shape[-1], "comparator": metrics.margin.shape[-1]}
     found, begin = {}, 0
@@ -176,6 +188,8 @@ def update(
     true_pairs, believed_pairs = (cmdp.layers.to_pairs(x) for x in (occupancy, believed))
     cost = value_of(outcome.constraints, true_pairs)
     believed_cost = value_of(outcome.constraints, believed_pairs)
+    reward = value_of(outcome.reward, true_pairs)
+    earned = reward if against.reward is None else value_of(against.reward, true_pairs)
     harm = cost if against.constraints is None else value_of(against.constraints, true_pairs)
     multipliers = jnp.zeros_like(metrics.multipliers)
     if info.multipliers is not None:
@@ -184,23 +198,30 @@ def update(
     if info.projection is not None:
         iterations = info.projection.iterations.astype(dtype)
     deviations, margin = _of_comparators(against, outcome, multipliers)
+    losses = _losses(against, outcome, info, true_pairs, believed_pairs)
     terms = {
-        "reward": value_of(outcome.reward, true_pairs),
+        "reward": reward,
         "sampled_reward": _sampled_reward(cmdp.layers, trajectory, outcome.reward),
         "model_error": jnp.abs(occupancy - believed).sum(),
         "iterations": iterations,
         "dual_utility": (multipliers * cost).sum(),
+        "strong_regret": jnp.maximum(against.opt - earned, 0),
+        "feasible": (harm.max() <= against.tolerance).astype(dtype),
+        "squared_loss": losses.size**2,
+        "estimation_loss": losses.played - losses.believed,
         "violation": cost,
         "positive_violation": jnp.maximum(harm, 0),
         "believed_violation": believed_cost,
+        "next_violation": _next_cost(cmdp, outcome, info, cost),
         **deviations,
+        "descent_regret": losses.believed - losses.theirs,
     }
     sums = metrics.sums.add(jnp.concatenate([jnp.atleast_1d(terms[name]) for name in _SUMS]))
     changes: dict[str, Any] = {"sums": sums, "margin": jnp.minimum(metrics.margin, margin)}
     changes |= _of_multipliers(metrics, info, multipliers)
     changes |= _of_deviations(metrics, sums, multipliers, episode)
     changes |= _of_duals(metrics, against, multipliers, believed_cost)
-    changes |= _of_losses(metrics, against, outcome, info, true_pairs, believed_pairs)
+    changes |= _of_losses(metrics, against, losses)
     changes |= _of_learner(metrics, cmdp, info, believed)
     if metrics.reward_sum is not None:
         changes["reward_sum"] = metrics.reward_sum.add(outcome.reward)
@@ -209,6 +230,15 @@ def update(
         changes["constraint_max"] = jnp.maximum(metrics.constraint_max, outcome.constraints)
     new = metrics._replace(**changes)
     return jax.tree.map(lambda x, old: x.astype(old.dtype), new, metrics)
+
+
+def _next_cost(cmdp: CMDP, outcome: Outcome, info: Info, like: Array) -> Array:
+    """What the next occupancy would have cost; NaN if the learner does not report it."""
+    if info.next_occupancy is None:
+        return jnp.full_like(like, jnp.nan)
+    return value_of(
+        outcome.constraints, cmdp.layers.to_pairs(info.next_occupancy).astype(like.dtype)
+    )
 
 
 def _of_comparators(
@@ -265,23 +295,34 @@ def _of_duals(
     return changes
 
 
-def _of_losses(
-    metrics: Metrics,
-    against: Reference,
-    outcome: Outcome,
-    info: Info,
-    played: Array,
-    believed: Array,
-) -> dict[str, Any]:
-    """Of the losses against the comparators; both occupancies are over the pairs."""
+class _Losses(NamedTuple):
+    """What an episode lost, by its loss; without comparators nothing is compared."""
+
+    size: Array  # its largest entry
+    played: Array  # by the occupancy that was played
+    believed: Array  # by the one that was believed
+    theirs: Array  # [n], by the comparators
+
+
+def _losses(
+    against: Reference, outcome: Outcome, info: Info, played: Array, believed: Array
+) -> _Losses:
+    """Both occupancies are over the pairs."""
     loss = -outcome.reward if info.loss is None else info.loss.astype(played.dtype)
-    size = jnp.abs(loss).max()
+    theirs = jnp.zeros(len(against.marginals), played.dtype)
+    if len(against.marginals):
+        theirs = dot(loss[None], against.marginals)[0]
+    return _Losses(jnp.abs(loss).max(), value_of(loss, played), value_of(loss, believed), theirs)
+
+
+def _of_losses(metrics: Metrics, against: Reference, losses: _Losses) -> dict[str, Any]:
+    """Of the losses against the comparators."""
+    size = losses.size
     largest = jnp.maximum(metrics.largest_loss, size)
     changes: dict[str, Any] = {"largest_loss": largest}
     if not len(against.marginals):
         return changes
-    theirs = dot(loss[None], against.marginals)[0]
-    primal, descent = value_of(loss, played) - theirs, value_of(loss, believed) - theirs
+    primal, descent = losses.played - losses.theirs, losses.believed - losses.theirs
     changes["primal"] = metrics.primal.add(primal)
     changes["descent"] = metrics.descent.add(descent)
     if against.pace is not None:

@@ -1,5 +1,7 @@
 """What a run is measured against: comparators, means, and the terms of the bounds."""
 
+import dataclasses
+import math
 from typing import NamedTuple
 
 import jax
@@ -12,7 +14,11 @@ from pdgd_jax.learners import Setting
 from pdgd_jax.models import CMDP
 from pdgd_jax.processes import StochasticProcess
 
-__all__ = ["Comparators", "Reference", "dot", "reference"]
+__all__ = ["FEASIBLE", "Comparators", "Reference", "dot", "reference"]
+
+# An episode is feasible if no constraint exceeds this share of L, the largest cost of an episode:
+# what a float32 can tell from 0.
+FEASIBLE = 1e-6
 
 
 @pytree
@@ -24,10 +30,13 @@ class Comparators:
         occupancies of the true MDP that are fixed before the run, such as $q^*$ and $q^\circ$ of an
         adversary that does not depend on chance or on policies.
       multipliers: `[d, m]`, for the dual player.
+      opt: the optimum that the strong regret of an episode is against; by default NaN, and so is
+        that regret.
     """
 
     occupancies: Float[Array, "n layers states actions states"] | Float[Array, "n layers triples"]
     multipliers: Float[Array, "d m"]
+    opt: Float[Array, ""] = dataclasses.field(default_factory=lambda: as_array(math.nan, float))
 
     @classmethod
     def default(cls, cmdp: CMDP) -> "Comparators":
@@ -46,6 +55,8 @@ class Reference(NamedTuple):
       multipliers: `[d, m]`, the comparator multipliers.
       reward: `[L, S, A]`, the mean reward; None if rewards are adversarial.
       constraints: `[m, L, S, A]`, the mean constraints; None if constraints are adversarial.
+      opt: the optimum that the strong regret is against; NaN if it is unknown.
+      tolerance: the cost up to which an episode is feasible.
       mean_reward: `[n]`, the mean rewards of the comparators; None if rewards are adversarial.
       mean_costs: `[n, m]`, their mean costs; None if constraints are adversarial.
       pace: the terms of the bounds on interval regrets; None for a learner without bounds.
@@ -55,6 +66,8 @@ class Reference(NamedTuple):
     multipliers: Float[Array, "d m"]
     reward: Float[Array, "layers states actions"] | None
     constraints: Float[Array, "m layers states actions"] | None
+    opt: Float[Array, ""]
+    tolerance: Float[Array, ""]
     mean_reward: Float[Array, " n"] | None
     mean_costs: Float[Array, "n m"] | None
     pace: theory.Pace | None
@@ -77,6 +90,8 @@ def reference(cmdp: CMDP, comparators: Comparators, setting: Setting | None) -> 
         comparators.multipliers,
         reward,
         constraints,
+        comparators.opt.astype(dtype),
+        FEASIBLE * cmdp.layers.num_layers.astype(dtype),
         mean_reward,
         mean_costs,
         _pace(setting, cmdp.num_constraints, dtype),
@@ -88,10 +103,12 @@ def _pace(setting: Setting | None, num_constraints: int, dtype: DTypeLike) -> th
         return None
     if setting.num_episodes is None or setting.delta is None:
         return None
-    layers = setting.layers
-    sizes = layers.num_layers, layers.num_states, layers.num_actions, layers.num_triples
+    layers, known = setting.layers, setting.knows_transitions
+    dimension = layers.action_mask.sum() if known else layers.num_triples
+    sizes = layers.num_layers, layers.num_states, layers.num_actions, dimension
     numbers = (*sizes, setting.num_episodes, setting.delta, *setting.rates)
-    pace = theory.pace(*(jnp.asarray(n, dtype) for n in numbers), num_constraints=num_constraints)
+    traced = (jnp.asarray(n, dtype) for n in numbers)
+    pace = theory.pace(*traced, num_constraints=num_constraints, known=known)
     return theory.Pace(*(jnp.asarray(number, dtype) for number in pace))
 
 

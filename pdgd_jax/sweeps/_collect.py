@@ -1,7 +1,7 @@
 """Combines the rows of finished blocks into one Dataset."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -9,6 +9,7 @@ import numpy as np
 
 from pdgd_jax._internal.pytree import as_array
 from pdgd_jax._internal.typing import Arrays
+from pdgd_jax.learners import declaration_of
 from pdgd_jax.results import PROBABILITY, QUANTITIES, Quantity, dataset_of, evaluate, versions
 from pdgd_jax.simulation import (
     History,
@@ -19,7 +20,7 @@ from pdgd_jax.simulation import (
     start,
 )
 from pdgd_jax.sweeps._lanes import SETTINGS, LaneBuilder
-from pdgd_jax.sweeps._plan import DIMS, Block, Group, Lane, Plan
+from pdgd_jax.sweeps._plan import DIMS, Block, Group, Lane, Plan, dims_of
 
 if TYPE_CHECKING:
     import xarray
@@ -97,6 +98,7 @@ class _Full:
             "instance": len(asked.instances),
             "learner": len(asked.learners),
             **{name: len(getattr(asked, name)) for name in DIMS[2:6]},
+            **{option.dim: len(option.values) for option in asked.options},
             "seed": asked.seeds,
             "checkpoint": asked.checkpoints,
             "constraint": max(group.num_constraints for group in plan.groups),
@@ -104,7 +106,9 @@ class _Full:
             "state": int(S),
             "action": int(A),
         }
-        self.uses_setting = _uses_setting(plan)
+        self.dims = dims_of(asked)
+        self.settings = (*SETTINGS, *(option.dim for option in asked.options))
+        self.uses_setting = _uses_setting(plan, self.settings)
         self.theorems: dict[str, str] = {}
         self.abouts: dict[str, str] = {}
         self.probabilities: dict[str, float] = {}
@@ -126,7 +130,7 @@ class _Full:
         self.lengths["certificate"] = len(self.theorems)
         variables = {
             name: (
-                (*DIMS, *quantity.axes),
+                (*self.dims, *quantity.axes),
                 self._values(quantity),
                 {"long_name": quantity.long_name, "units": quantity.units},
             )
@@ -151,12 +155,14 @@ class _Full:
             "theorem": ("certificate", list(self.theorems.values())),
             "about": ("certificate", list(self.abouts.values())),
             "probability": ("certificate", list(self.probabilities.values()), PROBABILITY),
-            "setting": list(SETTINGS),
+            **{option.dim: (option.dim, option.coordinate) for option in asked.options},
+            "setting": list(self.settings),
             "uses_setting": (
                 ("learner", "setting"),
                 self.uses_setting,
                 {"long_name": "whether results of a learner depend on a setting", "units": "1"},
             ),
+            **_declarations(asked.learners),
         }
         attributes = {
             "configuration": json.dumps(asked.as_dict()),
@@ -169,7 +175,7 @@ class _Full:
         name, axes = quantity.name, quantity.axes
         first = self.pieces[0][1][name].values
         text = first.dtype.kind == "U"
-        size = [self.lengths[axis] for axis in (*DIMS, *axes)]
+        size = [self.lengths[axis] for axis in (*self.dims, *axes)]
         full = np.full(size, quantity.absent, object)
         if not text:
             padded = first.dtype.kind == "f"
@@ -187,19 +193,39 @@ class _Full:
 
     def _place(self, lane: Lane) -> tuple[Any, ...]:
         """The index of a lane: one position, or all along the settings that its learner ignores."""
-        cell = lane.cell
+        cell, asked = lane.cell, self.asked
+        places = {
+            **{axis: getattr(cell, axis) for axis in DIMS[:-1]},
+            **dict(zip((o.dim for o in asked.options), cell.options, strict=True)),
+            "seed": lane.seed,
+        }
         return tuple(
-            slice(None)
-            if axis in cell.repeats
-            else slice(at := (lane.seed if axis == "seed" else getattr(cell, axis)), at + 1)
-            for axis in DIMS
+            slice(None) if axis in cell.repeats else slice(places[axis], places[axis] + 1)
+            for axis in self.dims
         )
 
 
-def _uses_setting(plan: Plan) -> np.ndarray:
+def _uses_setting(plan: Plan, settings: Sequence[str]) -> np.ndarray:
     """`[learner, setting]`: whether a learner was played at each value of a setting, or once."""
-    uses = np.ones((len(plan.configuration.learners), len(SETTINGS)), bool)
+    uses = np.ones((len(plan.configuration.learners), len(settings)), bool)
     for _, block in plan.blocks():
         for cell in {lane.cell for lane in block.lanes}:
-            uses[cell.learner] = [setting not in cell.repeats for setting in SETTINGS]
+            uses[cell.learner] = [setting not in cell.repeats for setting in settings]
     return uses
+
+
+def _declarations(learners: Sequence[str]) -> dict[str, Any]:
+    """What the learners know and see, as coordinates."""
+    found = [declaration_of(name) for name in learners]
+    return {
+        "knows": (
+            "learner",
+            [declaration.knows_in_words for declaration in found],
+            {"long_name": "what a learner knows before the first episode"},
+        ),
+        "feedback": (
+            "learner",
+            [declaration.feedback for declaration in found],
+            {"long_name": "what a learner sees of an episode: full, bandit or none"},
+        ),
+    }

@@ -19,8 +19,11 @@ delta = 0.05
 confidence_scale = [1.0, 0.3]
 
 [learners]
-names = ["pdgd-ops", "uniform"]
+names = ["pdgd-ops", "ucpd"]
 solver = "newton"
+
+[learners.ucpd]              # options of one learner, each a value or a list of values
+V = ["default", 10, 100]     # a dimension "ucpd.V" of the results, which other learners ignore
 ```
 
 `read_configuration` reads a file or a built-in configuration, `Configuration.from_dict` a
@@ -40,6 +43,7 @@ from pdgd_jax._internal.registry import nearest
 from pdgd_jax._internal.typing import Table
 from pdgd_jax.sweeps._checks import Rates, WrongError, one_of
 from pdgd_jax.sweeps._instance import Instance
+from pdgd_jax.sweeps._option import Option
 from pdgd_jax.sweeps._schema import KEYS, STREAMS, fields_of
 from pdgd_jax.sweeps._toml import KeyPath, line_of, syntax_sentence
 
@@ -64,6 +68,7 @@ class Configuration:
       confidence_scale: factors of the radii.
       learners: names of learners, as in `make_learner`.
       solver: the solver of the projection.
+      options: options of single learners; see `pdgd learners NAME`.
 
     Example:
       >>> small = {"make": "random", "sizes": [1, 3, 1]}
@@ -89,6 +94,7 @@ class Configuration:
     confidence_scale: tuple[float, ...]
     learners: tuple[str, ...]
     solver: str
+    options: tuple[Option, ...] = ()
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> "Configuration":
@@ -119,7 +125,18 @@ class Configuration:
                 for entry in self.instances
             ],
             "settings": {name: list(getattr(self, name)) for name in KEYS["settings"]},
-            "learners": {"names": list(self.learners), "solver": self.solver},
+            "learners": {
+                "names": list(self.learners),
+                "solver": self.solver,
+                **{
+                    learner: {
+                        option.name: list(option.values)
+                        for option in self.options
+                        if option.learner == learner
+                    }
+                    for learner in dict.fromkeys(option.learner for option in self.options)
+                },
+            },
         }
         plain: Table = json.loads(json.dumps(table))
         return plain

@@ -6,7 +6,8 @@ $$a + w \, (b \, L S^2 A + c \, L A S^3 + d \, (1 + m) L S A)$$
 
 seconds on one core. The terms are the overhead of the operations, the work on occupancies, the
 matrices of the projection ($c$ is larger once a matrix no longer fits the first cache), and drawing
-rewards and constraints. A fixed policy has no matrices, and smaller constants. The constants are
+rewards and constraints. A fixed policy has no matrices, and smaller constants. Where successor
+lists are held alone, a power of the number of triples replaces the middle terms. The constants are
 fitted to two machines (`python benchmarks/scaling.py --fit` measures and prints them). They are the
 same everywhere, since plans of sweeps are made with them and must not depend on the machine. On the
 two machines they are right within a factor of three, see `benchmarks/machines.py`; a busy or older
@@ -22,7 +23,8 @@ import numpy as np
 
 from pdgd_jax._internal.memory import free_memory
 from pdgd_jax.learners import Learner
-from pdgd_jax.models import CMDP
+from pdgd_jax.models import CMDP, Layers
+from pdgd_jax.projection.newton import NewtonOptions
 from pdgd_jax.simulation import Carry, Comparators, LaneInputs, start
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ __all__ = [
     "episode_seconds",
     "free_bytes",
     "lane_bytes",
+    "listed_triples",
     "variables_of",
 ]
 
@@ -94,6 +97,12 @@ FIXED = Constants(
     compile_state=0.0,
 )
 
+# Seconds of a lane where n triples of lists are held alone: this times n to that power. The power
+# is above one, since systems take more iterations if there are more layers, and wider ones. It is a
+# fit to four instances from CliffWalking, with 1,908 triples, to a grid with 97,440
+# (`benchmarks/instances.py` prints the times), within a factor of two.
+LISTED, LISTED_POWER = 4e-10, 1.7
+
 # A matrix of the projection, [S, S], fits the first cache up to this size.
 _CACHE_BYTES = 2**15
 # The memory of a process besides its lanes: Python, JAX, and the compiler, which needs more for
@@ -126,8 +135,9 @@ def episode_seconds(
     num_constraints: int = 1,
     itemsize: int = 8,
     constants: Constants = NEWTON,
+    listed: int | None = None,
 ) -> float:
-    """How long a device takes for one episode of all its lanes.
+    """How long a device takes for one episode of all its lanes; see `listed_triples`.
 
     Example:
       >>> one, many = episode_seconds((4, 4, 3)), episode_seconds((4, 4, 3), lanes=64) / 64
@@ -135,18 +145,35 @@ def episode_seconds(
       (57, 23)
     """
     L, S, A = shape
+    drawing = constants.draw * (1 + num_constraints) * L * S * A
+    if listed is not None:
+        fixed = constants is FIXED
+        own = constants.triple * listed if fixed else LISTED * listed**LISTED_POWER
+        return constants.step + lanes * (own + drawing)
     fits = S * S * itemsize <= _CACHE_BYTES
     lane = (
         constants.triple * L * S * A * S
         + (constants.matrix if fits else constants.matrix_out) * L * A * S**3
-        + constants.draw * (1 + num_constraints) * L * S * A
+        + drawing
     )
     return constants.step + lanes * lane
 
 
-def compile_seconds(shape: Shape, constants: Constants = NEWTON) -> float:
-    """How long the program takes to compile."""
+def listed_triples(layers: Layers) -> int | None:
+    """The triples of successor lists that the projection holds alone; None if it is dense."""
+    L, S, A = layers.shape
+    if layers.successors is None or NewtonOptions().dense_variables >= L * S * A * S:
+        return None
+    return int(layers.num_triples)
+
+
+def compile_seconds(
+    shape: Shape, constants: Constants = NEWTON, listed: int | None = None
+) -> float:
+    """How long the program takes to compile; with lists alone it hardly depends on their sizes."""
     L, S, _ = shape
+    if listed is not None:
+        return constants.compile
     return constants.compile + constants.compile_layer * L + constants.compile_state * S
 
 
@@ -232,6 +259,7 @@ def cost_of_run(
     carry, what = jax.eval_shape(_begun, cmdp, learner.as_pytree())
     each = lane_bytes(bytes_of(carry), bytes_of(what))
     constants, reason = _known(name, solver)
+    listed = listed_triples(cmdp.layers)
     compiling = playing = None
     if constants is not None:
         once = episode_seconds(
@@ -240,14 +268,15 @@ def cost_of_run(
             num_constraints=cmdp.num_constraints,
             itemsize=dtype.itemsize,
             constants=constants,
+            listed=listed,
         )
-        compiling, playing = compile_seconds(shape, constants), num_episodes * once
+        compiling, playing = compile_seconds(shape, constants, listed), num_episodes * once
     return Cost(
-        variables=variables_of(cmdp),
+        variables=variables_of(cmdp) if listed is None else int(cmdp.layers.num_triples),
         lanes=seeds,
         devices=used,
         episodes=num_episodes * seeds,
-        memory=_memory(used, width, each, shape, dtype.itemsize, constants),
+        memory=_memory(used, width, each, shape, dtype.itemsize, constants, listed),
         compile_seconds=compiling,
         play_seconds=playing,
         reason=reason,
@@ -278,14 +307,14 @@ def cost_of_plan(plan: "Plan", devices: int, processes: int = 1) -> Cost:
     for group in plan.groups:
         used = max(1, min(devices, -(-len(group.blocks) // processes)))
         L, S, A = group.shape
-        variables = max(variables, L * S * A * S)
+        variables = max(variables, group.listed or L * S * A * S)
         each = group.bytes_per_lane
         constants, why = _known(group.learners[0], solver)
         reason = reason or why
-        needed = _memory(used, group.width, each, group.shape, itemsize, constants)
+        needed = _memory(used, group.width, each, group.shape, itemsize, constants, group.listed)
         memory = max(memory, needed)
         if constants is not None:
-            compiling += compile_seconds(group.shape, constants)
+            compiling += compile_seconds(group.shape, constants, group.listed)
             playing += _group_seconds(group, used * processes, itemsize, constants)
     return Cost(
         variables=variables,
@@ -307,6 +336,7 @@ def _group_seconds(group: "Group", at_once: int, itemsize: int, constants: Const
         num_constraints=group.num_constraints,
         itemsize=itemsize,
         constants=constants,
+        listed=group.listed,
     )
     rounds = [group.blocks[i : i + at_once] for i in range(0, len(group.blocks), at_once)]
     return sum(max(block.horizon for block in blocks) * once for blocks in rounds)
@@ -330,6 +360,7 @@ def _memory(
     shape: Shape,
     itemsize: int,
     constants: Constants | None,
+    listed: int | None,
 ) -> int:
     L, S, A = shape
     # The data of all lanes are first assembled on the host.
@@ -338,8 +369,11 @@ def _memory(
         return _PROCESS_BYTES + lanes
     # On a CPU lanes are projected one after another, or a few small ones together.
     together = 1 if jax.default_backend() == "cpu" else width
-    projection = together * _PROJECTION_ARRAYS * L * S * A * S * itemsize
-    return _PROCESS_BYTES + S * _PROCESS_BYTES_OF_STATE + lanes + devices * projection
+    variables = L * S * A * S if listed is None else listed
+    projection = together * _PROJECTION_ARRAYS * variables * itemsize
+    # Programs of lists do not grow with the states.
+    compiler = S * _PROCESS_BYTES_OF_STATE if listed is None else 0
+    return _PROCESS_BYTES + compiler + lanes + devices * projection
 
 
 def free_bytes() -> int | None:

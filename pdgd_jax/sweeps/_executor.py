@@ -85,7 +85,8 @@ def sweep(
 
     Returns:
       A Dataset with the axes `instance, learner, rates, delta, confidence_scale, horizon, seed`,
-      followed by those of `dataset_of`.
+      followed by those of `dataset_of`. Options of learners are axes before the horizon, such as
+      `ucpd.V`. The coordinates `knows` and `feedback` say what each learner was told.
 
     Raises:
       ValueError: before anything compiles, if something cannot be played, or the folder holds

@@ -1,17 +1,27 @@
 """The inputs of the lanes of a sweep: instances, learners and comparators, built on demand."""
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pdgd_jax._internal.typing import Table
 from pdgd_jax.instances import depends_on_episodes
-from pdgd_jax.learners import Learner, make_learner
+from pdgd_jax.learners import (
+    BY_DEFAULT,
+    Learner,
+    declaration_of,
+    make_learner,
+    margin_of,
+    options_of,
+)
 from pdgd_jax.models import CMDP
 from pdgd_jax.results import comparators_of
 from pdgd_jax.simulation import Comparators, LaneInputs, check_run
 from pdgd_jax.sweeps._configuration import Configuration
+from pdgd_jax.sweeps._option import options_at
 
 if TYPE_CHECKING:
     from pdgd_jax.sweeps._plan import Cell
@@ -34,6 +44,7 @@ class LaneBuilder:
         self._padded: dict[Any, CMDP] = {}
         self._comparators: dict[Any, Comparators] = {}
         self._players: dict[Any, Any] = {}
+        self._margins: dict[tuple[int, int], float] = {}
 
     def cmdp(self, instance: int, horizon: int) -> CMDP:
         """An instance for a horizon.
@@ -80,16 +91,30 @@ class LaneBuilder:
         T = asked.horizon[cell.horizon]
         name, label = asked.learners[cell.learner], asked.instances[cell.instance].label
         settings = {name: getattr(asked, name)[getattr(cell, name)] for name in SETTINGS}
+        at = options_at(asked.options, name, cell.options)
+        options: Table = {option: value for option, value in at.items() if value != BY_DEFAULT}
         try:
-            learner = make_learner(name, cmdp, T, solver=asked.solver, **settings)
+            if declaration_of(name).needs_margin and "rho" in {*options_of(name)} - {*options}:
+                options["rho"] = self._margin(name, cell)
+            learner = make_learner(name, cmdp, T, solver=asked.solver, **settings, **options)
             check_run(cmdp, learner, T)
         except ValueError as error:
-            raise ValueError(f"learner {name!r} on instance {label!r}: {error}") from error
+            # An option that is out of its range begins the sentence.
+            wrong = [o for o in asked.options if o.learner == name and _begins(error, o.name)]
+            where = wrong[0].where() if wrong else ""
+            raise ValueError(f"{where}learner {name!r} on instance {label!r}: {error}") from error
         return learner.as_pytree()
+
+    def _margin(self, name: str, cell: "Cell") -> float:
+        address = (cell.instance, cell.horizon)
+        if address not in self._margins:
+            T = self.configuration.horizon[cell.horizon]
+            self._margins[address] = margin_of(name, self.cmdp(*address), T)
+        return self._margins[address]
 
     def kind_of_player(self, cell: "Cell", cmdp: CMDP) -> Any:
         """The kind of the learner, and the number of its comparator occupancies."""
-        address = (cell.instance, cell.learner, cell.horizon)
+        address = (cell.instance, cell.learner, cell.horizon, cell.options)
         if address not in self._players:
             comparators = self.comparators(cell.instance, cell.horizon)
             kind = jax.tree.structure(self.learner(cell, cmdp)), len(comparators.occupancies)
@@ -104,5 +129,9 @@ class LaneBuilder:
         moved = [np.asarray(cmdp.layers.moved(layers, q)) for q in comparators.occupancies]
         stacked = np.array(moved, comparators.occupancies.dtype)
         occupancies = jnp.asarray(stacked.reshape(len(moved), *cmdp.layers.triple_shape))
-        comparators = Comparators(occupancies, comparators.multipliers)
+        comparators = dataclasses.replace(comparators, occupancies=occupancies)
         return jax.tree.map(np.asarray, LaneInputs(cmdp, self.learner(cell, cmdp), comparators))
+
+
+def _begins(error: ValueError, word: str) -> bool:
+    return str(error).startswith(f"{word} ")

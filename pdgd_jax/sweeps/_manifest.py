@@ -11,7 +11,10 @@ from pdgd_jax.sweeps._errors import StoreError
 
 __all__ = ["new_manifest", "read_manifest"]
 
-_FORMAT = 2  # format 1 kept chunks as Zarr stores in zip files
+# Format 1 kept chunks as Zarr stores in zip files; the chunks of format 2 hold fewer sums, but its
+# results can be read.
+_FORMAT = 3
+_READABLE = (2, 3)
 
 
 def new_manifest(identity: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,7 +47,8 @@ def read_manifest(path: Path, identity: Mapping[str, Any] | None) -> dict[str, A
             f"{str(error).removesuffix('.')}, and without it the chunks cannot be identified; "
             "restore a copy, or begin again in a new folder."
         ) from None
-    if manifest["format"] != _FORMAT:
+    known = _READABLE if identity is None else (_FORMAT,)
+    if manifest["format"] not in known:
         raise StoreError(
             f"{path} is in format {manifest['format']} of a store; this version reads {_FORMAT}: "
             "use the version that began it, or begin again in a new folder."

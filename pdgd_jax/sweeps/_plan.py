@@ -22,7 +22,13 @@ from pdgd_jax.learners import settings_of
 from pdgd_jax.models import CMDP
 from pdgd_jax.simulation import checkpoint_episodes, start
 from pdgd_jax.sweeps._configuration import Configuration
-from pdgd_jax.sweeps._costs import bytes_of, compile_seconds, episode_seconds, lane_bytes
+from pdgd_jax.sweeps._costs import (
+    bytes_of,
+    compile_seconds,
+    episode_seconds,
+    lane_bytes,
+    listed_triples,
+)
 from pdgd_jax.sweeps._lanes import SETTINGS, LaneBuilder
 from pdgd_jax.sweeps._plan_facts import GroupFacts, PlanFacts
 
@@ -33,12 +39,13 @@ __all__ = [
     "Group",
     "Lane",
     "Plan",
+    "dims_of",
     "plan_of",
     "stops_of",
     "width_of",
 ]
 
-# The leading axes of the results; all but the last make a cell.
+# The leading axes of the results without options; all but the last make a cell.
 DIMS = ("instance", "learner", "rates", "delta", "confidence_scale", "horizon", "seed")
 
 # How often to save.
@@ -53,8 +60,8 @@ _MEMORY_OF_BLOCK = 2**30
 class Cell(NamedTuple):
     """A lane without its seed, as positions in the lists of the configuration.
 
-    A learner that ignores a setting is played once. `repeats` names these settings; the results are
-    the same at all their values.
+    A learner that ignores a setting, or an option of another learner, is played once. `repeats`
+    names their dimensions; the results are the same at all their values.
     """
 
     instance: int
@@ -64,6 +71,7 @@ class Cell(NamedTuple):
     confidence_scale: int
     horizon: int
     repeats: tuple[str, ...] = ()
+    options: tuple[int, ...] = ()
 
 
 class Lane(NamedTuple):
@@ -108,6 +116,7 @@ class Group:
       width: how many lanes a device plays at once.
       stops: how many times a chunk stops to measure.
       bytes_per_lane: the estimated memory of a lane.
+      listed: the triples of successor lists that are held alone; None if the projection is dense.
       blocks: the blocks in the order in which they are played.
     """
 
@@ -120,6 +129,7 @@ class Group:
     width: int
     stops: int
     bytes_per_lane: int
+    listed: int | None
     blocks: tuple[Block, ...]
 
     @property
@@ -236,10 +246,22 @@ def _cells(configuration: Configuration) -> Iterator[Cell]:
     ):
         useful = settings_of(name)
         counts = [len(getattr(configuration, s)) if s in useful else 1 for s in SETTINGS]
-        repeats = tuple(s for s in SETTINGS if s not in useful)
+        options = configuration.options
+        own = [len(option.values) if option.learner == name else 1 for option in options]
+        ignored = [s for s in SETTINGS if s not in useful]
+        repeats = (*ignored, *(option.dim for option in options if option.learner != name))
         horizons = range(len(configuration.horizon))
-        for rates, delta, scale, horizon in itertools.product(*map(range, counts), horizons):
-            yield Cell(instance, learner, rates, delta, scale, horizon, repeats)
+        for rates, delta, scale, *places, horizon in itertools.product(
+            *map(range, counts), *map(range, own), horizons
+        ):
+            yield Cell(
+                instance, learner, rates, delta, scale, horizon, repeats, options=tuple(places)
+            )
+
+
+def dims_of(configuration: Configuration) -> tuple[str, ...]:
+    """The leading axes of the results: `DIMS`, and options of learners before the horizon."""
+    return (*DIMS[:-2], *(option.dim for option in configuration.options), *DIMS[-2:])
 
 
 def _kind_of(cmdp: CMDP) -> Any:
@@ -329,6 +351,7 @@ def _group(
         width=width,
         stops=stops,
         bytes_per_lane=lane + stops * row,
+        listed=listed_triples(inputs.cmdp.layers),
         blocks=tuple(blocks),
     )
 

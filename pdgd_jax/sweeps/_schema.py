@@ -2,6 +2,8 @@
 
 import functools
 import json
+import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -9,7 +11,7 @@ from pdgd_jax._internal.checks import LARGEST_KEY, MOST_EPISODES
 from pdgd_jax._internal.registry import nearest
 from pdgd_jax._internal.typing import Table
 from pdgd_jax.instances import builder_of, check_value
-from pdgd_jax.learners import registered_learners
+from pdgd_jax.learners import check_option, option_value, registered_learners
 from pdgd_jax.projection import SOLVERS
 from pdgd_jax.sweeps._checks import (
     WrongError,
@@ -25,11 +27,15 @@ from pdgd_jax.sweeps._checks import (
     whole,
 )
 from pdgd_jax.sweeps._instance import Instance
+from pdgd_jax.sweeps._option import Option
 from pdgd_jax.sweeps._toml import KeyPath
 
 __all__ = ["KEYS", "STREAMS", "fields_of"]
 
 T = TypeVar("T")
+
+# Learners ignore the options of others, but results are repeated along them.
+_MOST_COMBINATIONS = 1_000
 
 STREAMS = ("paired", "independent")
 KEYS = {
@@ -51,7 +57,7 @@ def fields_of(table: Mapping[str, Any], where: Callable[[KeyPath], str]) -> Tabl
     """
     _check_keys("", table)
     settings = _table(table, "settings")
-    learners = _table(table, "learners")
+    learners, options = _learners_and_options(table)
 
     def settings_of(
         name: str, default: object, check: Callable[[KeyPath, object], T]
@@ -67,6 +73,11 @@ def fields_of(table: Mapping[str, Any], where: Callable[[KeyPath], str]) -> Tabl
             f"checkpoints are at most as many as the shortest horizon has episodes, {fewest}; "
             f"got {checkpoints}.",
         )
+    names = several(
+        ("learners", "names"),
+        learners.get("names", "pdgd-ops"),
+        one_of("learner", registered_learners()),
+    )
     return {
         "name": text_of(("name",), table.get("name", "sweep")),
         "key": whole(0, LARGEST_KEY)(("key",), table.get("key", 0)),
@@ -78,15 +89,73 @@ def fields_of(table: Mapping[str, Any], where: Callable[[KeyPath], str]) -> Tabl
         "rates": settings_of("rates", "tuned", rates),
         "delta": settings_of("delta", 0.05, delta),
         "confidence_scale": settings_of("confidence_scale", 1.0, scale),
-        "learners": several(
-            ("learners", "names"),
-            learners.get("names", "pdgd-ops"),
-            one_of("learner", registered_learners()),
-        ),
+        "learners": names,
+        "options": _options(options, names, where),
         "solver": one_of("solver", SOLVERS)(
             ("learners", "solver"), learners.get("solver", "newton")
         ),
     }
+
+
+def _learners_and_options(table: Mapping[str, Any]) -> tuple[Table, dict[str, Mapping[str, Any]]]:
+    """The keys of [learners], and its tables [learners.NAME]."""
+    inner = table.get("learners", {})
+    if not isinstance(inner, Mapping):
+        raise WrongError(("learners",), f"learners is a table, [learners]; got {show(inner)}.")
+    tables = {
+        str(key): value
+        for key, value in inner.items()
+        if isinstance(value, Mapping) and key not in KEYS["learners"]
+    }
+    keys = {key: value for key, value in inner.items() if key not in tables}
+    _check_keys("learners", keys)
+    return keys, tables
+
+
+def _options(
+    tables: Mapping[str, Mapping[str, Any]],
+    names: Sequence[str],
+    where: Callable[[KeyPath], str],
+) -> tuple[Option, ...]:
+    """The options of learners, in the order of the learners and of their tables."""
+    for learner in tables:
+        path: KeyPath = ("learners", learner)
+        if learner not in names:
+            one_of("learner", registered_learners())(path, learner)
+            raise WrongError(
+                path,
+                f"learner {learner!r} has options but is not played; add it to names, which are "
+                f"{', '.join(names)}.",
+            )
+        if tables[learner] and not re.fullmatch(r"\w[\w.-]*", learner):
+            raise WrongError(
+                path,
+                f"options name dimensions of the results, so that the name of their learner has "
+                f"letters, digits, dots, - and _ only; got {learner!r}.",
+            )
+    found: list[Option] = []
+    for learner in names:
+        for name, value in tables.get(learner, {}).items():
+            path = ("learners", learner, name)
+
+            def check(path: KeyPath, value: object) -> Any:
+                check_plain(path, value)
+                with at(path):
+                    return option_value(str(path[-2]), str(path[-1]), value)
+
+            with at(path):
+                check_option(learner, name)
+            values = several(path, value, check)
+            found.append(Option(learner, name, values, functools.partial(where, path)))
+    combinations = math.prod(len(option.values) for option in found)
+    if combinations > _MOST_COMBINATIONS and len({option.learner for option in found}) > 1:
+        raise WrongError(
+            ("learners",),
+            f"options of different learners multiply in the results, here to {combinations:,} "
+            f"combinations, at most {_MOST_COMBINATIONS:,} are held; sweep over the options of "
+            "one learner at a time.",
+        )
+    return tuple(found)
 
 
 def _instances(entries: object, where: Callable[[KeyPath], str]) -> tuple[Instance, ...]:

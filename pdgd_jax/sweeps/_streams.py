@@ -24,6 +24,7 @@ import jax
 from jaxtyping import Array, Key
 
 from pdgd_jax.sweeps._configuration import Configuration
+from pdgd_jax.sweeps._option import options_at
 
 if TYPE_CHECKING:
     from pdgd_jax.sweeps._plan import Cell
@@ -52,10 +53,13 @@ def _identity(configuration: Configuration, cell: "Cell") -> dict[str, Any]:
         for name in ("rates", "delta", "confidence_scale", "horizon")
         if name not in cell.repeats
     }
+    learner = configuration.learners[cell.learner]
+    options = options_at(configuration.options, learner, cell.options)
     return {
         "instance": [entry.make, entry.options, sum(twins)],
-        "learner": configuration.learners[cell.learner],
+        "learner": learner,
         **settings,
+        **({"options": options} if options else {}),
     }
 
 

@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from pdgd_jax._internal import checks
 from pdgd_jax.cli import entry, options, output
 from pdgd_jax.instances import INSTANCES
 from pdgd_jax.learners import LEARNERS
@@ -71,12 +72,17 @@ def test_the_shell_completes_names():
     [
         (("run", "two"), ["two-phase"]),
         # Other tests register more in this process, but not in the one that completes.
-        (("run", "--learner", "u"), ["uc-o-gdps", "uniform"]),
+        (
+            ("run", "--learner", "u"),
+            ["uc-o-gdps", "uc-o-reps", "ucpd", "unifying", "uniform"],
+        ),
         (
             ("run", "--solver", ""),
             ["newton", "osqp", "osqp-bare", "projected_gradient", "projected_gradient-bare"],
         ),
         (("run", "--rates", "t"), ["theory", "tuned"]),
+        (("run", "--learner", "cold", "--option", ""), ["V=", "alpha=", "epsilon="]),
+        (("learners", "wei"), ["wei-yu-neely"]),
         (("run", "--conf"), ["--confidence-scale"]),
         (("sweep", "qu"), ["quick"]),
     ],
@@ -368,7 +374,7 @@ def test_words_that_are_no_literals_stay_words(word):
 
 def test_whole_numbers_may_be_large_or_written_as_floats():
     assert options.whole("--episodes", 1e5) == 100_000
-    assert options.whole("--key", 2**32 - 1, 0, options.LARGEST_KEY) == 2**32 - 1
+    assert options.whole("--key", 2**32 - 1, 0, checks.LARGEST_KEY) == 2**32 - 1
     for number in (0, 1.5, 2**31, float("nan"), float("inf"), 10**400):
         with pytest.raises(ValueError, match="--episodes must be a whole number"):
             options.whole("--episodes", number)

@@ -59,6 +59,7 @@ BASE = {
     "report": ["results", "--out", "page.html"],
     "status": ["results"],
     "instances": ["two-phase"],
+    "learners": ["uniform"],
 }
 TINY = """
 checkpoints = 2

@@ -138,7 +138,7 @@ def test_values_of_rounding_size_are_nothing(capsys):
     names = dict.fromkeys(("learner", "rates", "delta", "confidence_scale"), "x")
     cell = names | {"horizon": 4000, "regret": 5.457e-12, "violation": 1e-3}
     cells = [cell | {"instance": name} for name in "ab"]
-    _print_results(Console(), {"cells": cells, "layers": 4, "out": "here"})
+    _print_results(Console(), {"cells": cells, "layers": 4, "out": "here", "learners": []})
     assert capsys.readouterr().out.splitlines()[1].split() == ["a", "0", "0.001"]
 
 

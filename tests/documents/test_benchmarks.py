@@ -71,6 +71,10 @@ QUOTED = {
         "differs from one projection of all losses by",
         "balls of radius 0.2: 40 projections, 0 unconverged",
     ),
+    "planning": (
+        *(f"| {size}, m = {m}, " for size, m in (("small", 1), ("small", 4), ("large", 1))),
+        *(f"| {size}, m = {m}, L1 balls" for size, m in (("small", 1), ("small", 4), ("large", 4))),
+    ),
     "instances": (
         "| CliffWalking, horizon 20 | support known |",
         "| CliffWalking, horizon 20 | dense |",

@@ -16,8 +16,8 @@ def cells(path):
     return [(cell.cell_type, cell.source) for cell in jupytext.read(path).cells]
 
 
-def test_there_are_six():
-    assert [name[:3] for name in NAMES] == ["01_", "02_", "03_", "04_", "05_", "06_"]
+def test_there_are_seven():
+    assert [name[:3] for name in NAMES] == ["01_", "02_", "03_", "04_", "05_", "06_", "07_"]
     assert sorted(path.stem for path in FOLDER.glob("*.ipynb")) == NAMES
 
 

@@ -9,9 +9,12 @@ import pathlib
 import re
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
+from pdgd_jax import Configuration
+from pdgd_jax.sweeps import plan_of
 from tests.documents.test_extending import COMMANDS as TRIED_ELSEWHERE
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -73,9 +76,24 @@ def test_every_command_is_one_of_those_tried():
 
 def test_every_block_is_one_of_those_tried():
     languages = [{language for language, _ in FENCED.findall(page)} for page in PAGES]
-    assert languages == [{"sh", "python", "bibtex"}, {"sh"}, {"sh"}, {"sh", "python", "toml"}]
+    assert languages == [
+        {"sh", "python", "bibtex"},
+        {"sh", "toml"},
+        {"sh"},
+        {"sh", "python", "toml"},
+    ]
     for page in PAGES:
         assert page.count("\n```") == 2 * len(FENCED.findall(page))
+
+
+def test_the_configuration_of_the_command_line_is_one():
+    page = PAGES[1 + MANUAL.index("command_line")]
+    (block,) = (block for language, block in FENCED.findall(page) if language == "toml")
+    asked = Configuration.from_dict({**tomllib.loads(block), "instance": [{"make": "two-phase"}]})
+    dims = [option.dim for option in asked.options]
+    assert dims == ["ucpd.V", "unifying.mirror", "unifying.rho_scale"]
+    assert {"ucpd.V", "unifying.mirror"} <= set(inline_of(page))
+    assert plan_of(asked).lanes == 8 * (1 + 3 + 2)
 
 
 def test_the_readme_is_short():

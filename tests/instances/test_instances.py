@@ -13,8 +13,8 @@ import pytest
 
 from pdgd_jax import learners, make, make_for, oracle, register, registered, rollout, run
 from pdgd_jax._internal.memory import free_memory
+from pdgd_jax._internal.options import value_of
 from pdgd_jax.instances import builder_of, options_of
-from pdgd_jax.instances._options import value_of
 from pdgd_jax.models import EpisodesWarning
 from pdgd_jax.processes import KINDS
 from pdgd_jax.sweeps import Configuration, plan_of
@@ -264,7 +264,7 @@ def test_options_of_ones_own_are_checked_by_their_annotations():
     def plain(free=3, level: int | str = 1): ...
 
     def taken(builder, option, value):
-        return value_of(builder, "mine", option, value)
+        return value_of(builder, "instance 'mine'", option, value)
 
     # An annotation that cannot be read leaves all of them alone.
     assert taken(mine, "speed", "x") == "x"

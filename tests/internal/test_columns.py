@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from pdgd_jax import make, oracle, registered
+from pdgd_jax.oracle import _programs
 from tests.conftest import random_mdp
 
 
@@ -11,7 +12,7 @@ def both(monkeypatch, solve, *problem):
     """The answer of one linear program, and that of column generation."""
     answers = []
     for most in (10**9, 0):
-        monkeypatch.setattr(oracle, "_MOST_PAIRS", most)
+        monkeypatch.setattr(_programs, "MOST_PAIRS", most)
         answers.append(solve(*problem))
     return answers
 
@@ -29,7 +30,7 @@ def test_the_numbers_of_the_instances_are_the_same(name, monkeypatch):
     marginal = cmdp.layers.rows_on_host(columns.occupancy).sum(-1)
     assert (np.asarray(average.reward) * marginal).sum() == pytest.approx(columns.value, abs=1e-8)
     assert (np.tensordot(np.asarray(average.constraints), marginal, axes=3) <= 1e-8).all()
-    flow = oracle._Flow(cmdp.mdp)
+    flow = _programs.Flow(cmdp.mdp)
     np.testing.assert_allclose(flow.matrix @ marginal[flow.mask], flow.source, atol=1e-12)
     # Weak duality: at the multipliers no policy earns more.
     prices = np.tensordot(columns.multipliers, np.asarray(average.constraints), axes=1)
@@ -67,7 +68,7 @@ def test_many_constraints_some_of_which_no_policy_meets(monkeypatch):
 
 
 def test_padding_changes_nothing(monkeypatch):
-    monkeypatch.setattr(oracle, "_MOST_PAIRS", 0)
+    monkeypatch.setattr(_programs, "MOST_PAIRS", 0)
     cmdp = make("riverswim")
     L, S, A = cmdp.layers.shape
     wide = cmdp.pad_to((L + 2, S + 1, A + 1))

@@ -433,6 +433,24 @@ def test_every_instance_can_have_a_panel_of_its_own():
         plots.facets(plots.regret, data, by="colour")
 
 
+def test_options_of_a_learner_are_named_in_curves_panels_and_policies():
+    options = {"ucpd.V": (10.0, 1e4), "unifying.mirror": ("entropic", "euclidean")}
+    data = results(learner=("ucpd", "unifying", "uniform"), options=options)
+    assert list(lines_of(plots.regret(data))) == [
+        "ucpd, V = 10",
+        "ucpd, V = 1e+04",
+        "unifying, mirror = entropic",
+        "unifying, mirror = euclidean",
+        "uniform",
+    ]
+    drawn = plots.draw_figure("regret", data, facet="ucpd.V").axes
+    assert [axes.get_title() for axes in drawn] == ["ucpd.V = 10", "ucpd.V = 10000"]
+    assert "ucpd" in lines_of(drawn[1])
+    what = plots.draw_figure("policy", data.isel(learner=[0])).what
+    assert "ucpd.V 10.0" in what
+    assert "mirror" not in what
+
+
 def test_every_optimum_is_named():
     data = results(instance=("a", "b"), learner=("pdgd-ops", "uniform"))
     data["opt"] = data.opt.copy(data=np.array(data.opt))
@@ -694,7 +712,24 @@ def _grid():
     return cmdp, cmdp.mdp.policy_from_flat(flat)
 
 
+def _benchmarked(**changes):
+    """Results with the regrets against other benchmarks, which most tests do without."""
+    data = results(rates=("a", "b"), **changes)
+    for name, share in (("strong_regret", 1.5), ("dynamic_regret", -0.5), ("k_regret", 0.7)):
+        data[name] = share * data["regret"]
+    data["feasibility"] = 1 / (1 + data["regret"] / 20)
+    return data
+
+
+def _of_quantity(name):
+    return lambda ax: plots.FIGURES[name](_benchmarked(), ax=ax)
+
+
 PICTURES = {
+    "strong-regret": _of_quantity("strong-regret"),
+    "dynamic-regret": _of_quantity("dynamic-regret"),
+    "k-regret": _of_quantity("k-regret"),
+    "feasibility": _of_quantity("feasibility"),
     "regret": lambda ax: plots.regret(results(learner=LEARNERS), guides=True, ax=ax),
     "violation": lambda ax: plots.violation(results(), bounds=True, ax=ax),
     "positive-violation": lambda ax: plots.positive_violation(results(rates=("a", "b")), ax=ax),

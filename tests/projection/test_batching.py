@@ -8,7 +8,8 @@ import pytest
 from pdgd_jax.models import Layers
 from pdgd_jax.projection import ConfidenceSet
 from pdgd_jax.projection._api import ProjectionInfo, ProjectionResult
-from pdgd_jax.projection.newton._batching import Lanes, merging
+from pdgd_jax.projection._batching import merging
+from pdgd_jax.projection.newton._lanes import Lanes, result_types
 from pdgd_jax.projection.newton._options import NewtonOptions
 from pdgd_jax.projection.newton._start import init
 
@@ -34,7 +35,8 @@ def project(widths):
         return ProjectionResult(2 * lanes.target, lanes.warm_start, info)
 
     # Twelve lanes at once on a CPU.
-    batch = merging(solve, NewtonOptions(variables_at_once_cpu=12 * VARIABLES))
+    options = NewtonOptions(variables_at_once_cpu=12 * VARIABLES)
+    batch = merging(solve, options, result_types)
 
     def one(target, tolerance):
         L, S, A = LAYERS.shape

@@ -13,7 +13,7 @@ from tests.reference.projection import infeasibility
 from tests.reference.support import project_on_support
 
 LISTS = make_solver(NewtonOptions(dense_variables=0))
-DENSE = make_solver()
+DENSE = make_solver(NewtonOptions(dense_variables=10**6))
 
 
 @jax.jit

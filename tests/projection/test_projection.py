@@ -12,8 +12,8 @@ from pdgd_jax.projection import SOLVERS, ProjectionInfo, ProjectionResult, Solve
 from pdgd_jax.projection._opening import opened
 from pdgd_jax.projection._problem import Problem, conclude, entries_first, point_at, single_lane
 from pdgd_jax.projection.newton import NewtonOptions, make_solver
-from pdgd_jax.projection.newton._batching import Lanes
 from pdgd_jax.projection.newton._iteration import Guess, evaluate
+from pdgd_jax.projection.newton._lanes import Lanes
 from pdgd_jax.projection.newton._solver import prepare
 from pdgd_jax.projection.newton._start import roughly
 from tests.quick import QUICK

@@ -249,6 +249,43 @@ def test_what_was_run_is_said():
     assert "A random CMDP in the manner of Garnet" in text
 
 
+OPTIONS = {"ucpd.V": ("default", "10", "100"), "ucpd.mixing": (0.0, 0.25)}
+
+
+def test_what_learners_know_and_see_is_said_with_their_options():
+    data = results(learner=("ucpd", "uniform"), options=OPTIONS)
+    data = data.assign_coords(
+        knows=("learner", ["horizon", "nothing"]), feedback=("learner", ["bandit", "none"])
+    )
+    assert Page(report_of(data)).tables[0] == [
+        ["learner", "knows", "sees", "options"],
+        ["ucpd", "horizon", "bandit feedback", "V = default, 10, 100; mixing = 0, 0.25"],
+        ["uniform", "nothing", "nothing", ""],
+    ]
+    one = Page(report_of(data.isel(learner=[1]))).tables[0]  # a selection
+    assert one[1:] == [["uniform", "nothing", "nothing", ""]]
+
+
+def test_results_from_before_learners_declared_have_a_report():
+    assert "knows" not in Page(report_of(results())).tables[0][0]
+
+
+def test_options_of_a_learner_are_columns_that_others_ignore():
+    page = Page(report_of(results(learner=("ucpd", "uniform"), options=OPTIONS)))
+    labels = [cell["label"] for cell in page.data["cells"]]
+    assert labels == [
+        *(f"ucpd, V = {V}, mixing = {x}" for V in ("default", "10", "100") for x in ("0", "0.25")),
+        "uniform",
+    ]
+    (table,) = [
+        table for table in page.tables if table[0][:3] == ["learner", "ucpd.V", "ucpd.mixing"]
+    ][:1]
+    assert [row[:3] for row in (table[1], table[-1])] == [
+        ["ucpd", "V = default", "mixing = 0"],
+        ["uniform", "any", "any"],
+    ]
+
+
 def test_instances_of_other_modules_are_reported_without_a_description():
     data = results()
     configuration = json.loads(data.attrs["configuration"])

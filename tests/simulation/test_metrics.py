@@ -81,7 +81,18 @@ def test_sums_are_those_of_the_episodes(played):
         away = costs_of(G, marginals) - costs_of(mean[None], marginals)
         deviation = np.einsum("ti,tni->tn", prices[:-1], away)
     theirs = np.einsum("tlsa,nlsa->tn", r - np.asarray(cmdp.rewards.mean()), marginals)
+    loss = np.einsum("ti,tilsa->tlsa", prices[:-1], G) - r
+    lost, hoped_for = (np.einsum("tlsa,tlsax->t", loss, o) for o in (q, believed))
+    earned = np.einsum("lsa,tlsax->t", np.asarray(cmdp.rewards.mean()), q)
+    shown = (np.asarray(cmdp.constraints.mean())[None] if stochastic else G).mean(0)
+    best = oracle.optimum(cmdp.mdp, np.asarray(cmdp.rewards.mean()), shown).value
     expected = {
+        "strong_regret": np.maximum(best - earned, 0),
+        "feasible": (harm <= 2e-6).all(-1),
+        "squared_loss": np.abs(loss).max((1, 2, 3)) ** 2,
+        "estimation_loss": lost - hoped_for,
+        "descent_regret": hoped_for[:, None] - np.einsum("tlsa,nlsa->tn", loss, marginals),
+        "next_violation": np.full_like(cost, np.nan),
         "reward": np.einsum("tlsa,tlsax->t", r, q),
         "model_error": np.abs(q - believed).sum((1, 2, 3, 4)),
         "dual_utility": (prices[:-1] * cost).sum(-1),

@@ -93,6 +93,36 @@ def test_the_cost_of_a_run_counts_what_is_played():
     assert cost(T=2000).play_seconds == pytest.approx(2 * cost(T=1000).play_seconds)
 
 
+# Milliseconds of CPU time of an episode (AMD EPYC, one core, episodes 2,000 to 2,100, the grid from
+# and Taxi from 300 on), as `python benchmarks/instances.py` measures them.
+LISTED = [
+    ("gymnasium", {"env": "CliffWalking-v1", "horizon": 20}, 0.35),
+    ("gymnasium", {"env": "FrozenLake8x8-v1", "horizon": 30}, 7.9),
+    ("gymnasium", {"env": "Taxi-v4", "horizon": 10}, 18.5),
+    ("grid", {"rows": 20, "columns": 20, "hazard_density": 0.1, "horizon": 40}, 125),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "milliseconds"), LISTED)
+def test_lists_alone_cost_what_their_triples_do(name, options, milliseconds):
+    found = cost(name, T=1, seeds=1, support="known", **options)
+    assert 1 / 3 < 1e3 * found.play_seconds / milliseconds < 3
+    layers = make(name, support="known", **options).layers
+    assert found.variables == int(layers.num_triples)
+    # Neither the memory nor the compilation grow with the dense array.
+    L, S, A = layers.shape
+    assert found.memory < 2**31 or found.memory < 8 * L * S * A * S
+    assert found.compile_seconds < compile_seconds(layers.shape)
+
+
+def test_small_lists_cost_what_dense_arrays_do():
+    known, unknown = (
+        cost("grid", rows=2, columns=2, hazards=[], horizon=2, support=support)
+        for support in ("known", "unknown")
+    )
+    assert known.seconds == unknown.seconds
+
+
 def test_memory_grows_by_what_a_lane_holds():
     few, many = cost(seeds=2), cost(seeds=202)
     cmdp = make("random")

@@ -409,11 +409,21 @@ def test_a_damaged_manifest_is_a_clear_error(folder, damage):
     )
 
 
-def test_another_format_is_refused(folder):
+@pytest.mark.parametrize("number", [1, 4])
+def test_another_format_is_refused(folder, number):
     manifest = _files.read_sealed(folder / "manifest.json")
-    (folder / "manifest.json").write_bytes(_files.seal({**manifest, "format": 1}))
-    with pytest.raises(StoreError, match="is in format 1 of a store; this version reads 2: use"):
+    (folder / "manifest.json").write_bytes(_files.seal({**manifest, "format": number}))
+    refusal = f"is in format {number} of a store; this version reads 3: use"
+    with pytest.raises(StoreError, match=refusal):
         Store.open(folder)
+
+
+def test_chunks_of_fewer_sums_are_refused_but_their_results_are_read(folder):
+    manifest = _files.read_sealed(folder / "manifest.json")
+    (folder / "manifest.json").write_bytes(_files.seal({**manifest, "format": 2}))
+    with pytest.raises(StoreError, match="is in format 2 of a store; this version reads 3: use"):
+        Store.open(folder, manifest["identity"], write=True)
+    assert Store.open(folder).plan == manifest["plan"]
 
 
 # Identity

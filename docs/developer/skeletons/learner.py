@@ -13,7 +13,7 @@ from jax.tree_util import Partial
 from jaxtyping import Array, Float
 
 from pdgd_jax import Layers, Learner, register_learner
-from pdgd_jax.learners import Info, Setting
+from pdgd_jax.learners import Info, Setting, declares
 
 
 class Config(NamedTuple):
@@ -57,6 +57,7 @@ def update(config, state, trajectory, outcome):
     return State(state.scores + value, following), info
 
 
+@declares(knows=[], feedback="full")  # of transitions, rewards, constraints, rho and horizon
 def my_learner(cmdp, num_episodes, *, step_size: float = 0.05):
     """Prefer actions with high rewards and low priced costs so far.
 

@@ -14,7 +14,7 @@ Reference:
 import numpy as np
 from jaxtyping import ArrayLike
 
-from pdgd_jax._internal.pytree import as_array, is_concrete
+from pdgd_jax._internal.pytree import as_array, is_concrete, numpy_for
 from pdgd_jax.learners._base import Learner, check_setting
 from pdgd_jax.learners.primal_dual._constants import constant, sizes_of
 from pdgd_jax.learners.primal_dual._wei_yu_neely import queued
@@ -62,5 +62,6 @@ def cold(
         raise ValueError(f"epsilon must lie strictly between 0 and 1; got {epsilon!r}.")
     share = as_array(epsilon, float)
     V = constant("V", V, lambda: T ** (1 - share / 2))
-    alpha = constant("alpha", alpha, lambda: xp.maximum(T, V * xp.sqrt(T)))
-    return queued(mdp, num_constraints, num_episodes, V, alpha)
+    alpha = constant("alpha", alpha, lambda: numpy_for(T, V).maximum(T, V * xp.sqrt(T)))
+    window = as_array(T ** (1 - share), float)
+    return queued(mdp, num_constraints, num_episodes, V, alpha, window)

@@ -7,7 +7,7 @@ is UC-O-REPS whose confidence set holds the truth alone. With one layer it is He
 
 Reference:
   Zimin and Neu (2013), Online Learning in Episodic Markovian Decision Processes by Relative Entropy
-  Policy Search.
+  Policy Search. That it begins at the occupancy with the largest entropy is not certain here.
 """
 
 from collections.abc import Callable
@@ -64,5 +64,10 @@ def o_reps(
     xp, L, X, A, T = sizes_of(layers, num_episodes)
     eta = constant("eta", eta, lambda: xp.sqrt(xp.log(X * A / L) / T))
     config = primal.Config(layers, Given(mdp.transition), primal.Constant(eta), mirror=Entropic())
-    setting = Setting(layers, num_episodes=as_array(num_episodes, jnp.int32))
+    setting = Setting(
+        layers,
+        num_episodes=as_array(num_episodes, jnp.int32),
+        constants={"step": eta},
+        kind="o-reps" if loss is None else "",
+    )
     return players.alone(config, setting, loss)

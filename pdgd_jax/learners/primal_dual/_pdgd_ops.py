@@ -4,6 +4,10 @@ A primal player (UC-O-GDPS) descends on the Lagrangian loss $\ell_t = G_t \lambd
 occupancies, and a dual player (OGD) ascends on $\lambda^\top G_t^\top \hat q_t$ over multipliers.
 It is a best-of-both-worlds algorithm: it need not know whether rewards and constraints are
 stochastic or adversarial, nor the margin $\rho$.
+
+Reference:
+  Germano, Stradi, Genalti, Castiglioni, Marchesi and Gatti (2023), A Best-of-Both-Worlds Algorithm
+  for Constrained MDPs with Long-Term Constraints.
 """
 
 from collections.abc import Callable
@@ -85,10 +89,15 @@ def pdgd_ops(
         mirror=Euclidean(solver),
     )
     config = players.Config(player, constants.dual, dual.Box(T), num_constraints, dual_optimizer)
-    # Bounds are known only for plain gradient descent and transitions to be learnt.
-    plain = dual_optimizer is optax.sgd and transition is None
-    known = constants if plain else None
+    # Bounds are known only for plain gradient descent.
+    known = constants if dual_optimizer is optax.sgd else None
     setting = Setting(
-        layers, delta, known, scale, as_array(num_episodes, jnp.int32), num_constraints
+        layers,
+        delta,
+        known,
+        scale,
+        as_array(num_episodes, jnp.int32),
+        num_constraints,
+        kind="" if transition is None else "known",
     )
     return players.together(config, setting)

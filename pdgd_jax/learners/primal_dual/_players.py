@@ -91,6 +91,7 @@ def update(
         loss=loss,
         epoch=None if after.visits is None else after.visits.epoch,
         projection=projection,
+        next_occupancy=after.occupancy if config.looks_ahead else None,
     )
     return State(after, following), info
 

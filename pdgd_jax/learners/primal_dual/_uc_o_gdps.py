@@ -7,6 +7,10 @@ a gradient step:
 $$\hat q_{t+1} = \Pi_{\Delta(\mathcal P_i)}(\hat q_t - \eta_t \ell_t), \qquad
 \eta_t = \frac{1}{\bar\ell_t C \sqrt T}, \qquad
 \bar\ell_t = \max_{\tau \le t} \|\ell_\tau\|_\infty.$$
+
+Reference:
+  Germano, Stradi, Genalti, Castiglioni, Marchesi and Gatti (2023), A Best-of-Both-Worlds Algorithm
+  for Constrained MDPs with Long-Term Constraints.
 """
 
 from collections.abc import Callable

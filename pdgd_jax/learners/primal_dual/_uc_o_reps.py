@@ -75,5 +75,13 @@ def uc_o_reps(
         primal.Constant(eta),
         mirror=Entropic(),
     )
-    setting = Setting(layers, delta, None, scale, as_array(num_episodes, jnp.int32))
+    setting = Setting(
+        layers,
+        delta,
+        None,
+        scale,
+        as_array(num_episodes, jnp.int32),
+        constants={"step": eta},
+        kind="uc-o-reps" if loss is None else "",
+    )
     return players.alone(config, setting, loss)

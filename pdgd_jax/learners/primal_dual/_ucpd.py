@@ -14,7 +14,8 @@ a dual step of size $1 / V$, and no ceiling.
 Reference:
   Qiu, Wei, Yang, Ye and Wang (2020), Upper Confidence Primal-Dual Reinforcement Learning for CMDP
   with Adversarial Loss. Its constants are not certain here: they are settings, and their defaults
-  those that balance its bounds.
+  those that balance its bounds. Nor is it certain that it mixes before the step, and that the
+  queues see the new occupancy.
 """
 
 import jax.numpy as jnp
@@ -50,7 +51,8 @@ def ucpd(
       layers: the states and actions, `cmdp.layers`.
       num_constraints: $m$.
       num_episodes: $T$; may be traced, as all numbers.
-      delta: the confidence parameter. The radius has $\ln((T+1) |X| |A| / \delta)$.
+      delta: the confidence parameter. The radius has $\ln((T+1) |X| |A| / \delta)$. Its $T+1$ is
+        not certain; $\delta$ times $1 + 1/T$ makes it $T$.
       confidence_scale: the factor of the radius.
       V: the weight of the loss against the queues; by default $L \sqrt T$. Not certain.
       alpha: the weight of the distance; by default $L T$. Not certain.
@@ -85,4 +87,6 @@ def ucpd(
     )
     config = players.Config(player, 1 / V, dual.Orthant(), num_constraints, looks_ahead=True)
     episodes = as_array(num_episodes, jnp.int32)
-    return players.together(config, Setting(layers, delta, None, scale, episodes, num_constraints))
+    constants = {"V": V, "alpha": alpha, "mixing": mixing}
+    setting = Setting(layers, delta, None, scale, episodes, num_constraints, constants, kind="ucpd")
+    return players.together(config, setting)

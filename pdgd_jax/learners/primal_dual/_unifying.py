@@ -51,13 +51,16 @@ def unifying(
       mdp: the states, the actions and the true transitions, `cmdp.mdp`.
       num_constraints: $m$.
       num_episodes: $T$; may be traced, as all numbers.
-      rho: the margin $\rho > 0$, `oracle.slater_margin(cmdp.mdp, cmdp.constraints).rho`.
+      rho: the margin $\rho > 0$, `oracle.slater_margin(cmdp.mdp, cmdp.constraints).rho`; by name,
+        in `make_learner`, that is the default.
       mirror: "entropic" or "euclidean".
       ceiling: $R$, of the sum of the multipliers; by default $\min\{L / \rho, T^{1/4}\}$.
+        $L / \rho$ and $T^{1/4}$ are not certain.
       eta: the step size of the primal player. By default, with $B = 1 + R$,
         $\sqrt{\ln(|X| |A| / L) / T} / B$ if entropic and, with $U$ pairs,
         $\sqrt{2 L / (U T)} / B$ if Euclidean.
-      dual_step: the step size of the dual player; by default $R / (L \sqrt{m T})$.
+      dual_step: the step size of the dual player; by default $R / (L \sqrt{m T})$. Both
+        steps are our choice.
 
     Raises:
       ValueError: if a number is invalid; also if $\rho$ is not positive, or the mirror unknown.
@@ -88,4 +91,11 @@ def unifying(
     )
     config = players.Config(player, dual_step, dual.Ball(R), m)
     episodes = as_array(num_episodes, jnp.int32)
-    return players.together(config, Setting(layers, num_episodes=episodes, num_constraints=m))
+    setting = Setting(
+        layers,
+        num_episodes=episodes,
+        num_constraints=m,
+        constants={"step": eta, "dual_step": dual_step, "ceiling": R},
+        kind=f"unifying-{mirror}",
+    )
+    return players.together(config, setting)

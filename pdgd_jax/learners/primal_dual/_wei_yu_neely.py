@@ -14,8 +14,11 @@ terms of mixing times vanish.
 
 Reference:
   Wei, Yu and Neely (2018), Online Learning in Weakly Coupled Markov Decision Processes: A
-  Convergence Time Study. Its constants are not certain here: they are settings.
+  Convergence Time Study. Its constants are not certain here: they are settings. Nor is it certain
+  that the queues see the new occupancy.
 """
+
+import math
 
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
@@ -39,8 +42,13 @@ def queued(
     num_episodes: ArrayLike,
     V: Float[Array, ""],
     alpha: Float[Array, ""],
+    window: Float[Array, ""],
 ) -> Learner:
-    """Projected gradient descent over pairs with virtual queues, for any constants."""
+    """Projected gradient descent over pairs with virtual queues, for any constants.
+
+    `window` is that of the benchmark that it competes with against adversarial constraints; NaN if
+    it promises nothing there.
+    """
     player = primal.Config(
         mdp.layers, Given(mdp.transition), primal.Constant(V / (2 * alpha)), mirror=Euclidean()
     )
@@ -49,6 +57,8 @@ def queued(
         mdp.layers,
         num_episodes=as_array(num_episodes, jnp.int32),
         num_constraints=num_constraints,
+        constants={"V": V, "alpha": alpha, "window": window},
+        kind="queues",
     )
     return players.together(config, setting)
 
@@ -88,4 +98,5 @@ def wei_yu_neely(
     xp, _, _, _, T = sizes_of(mdp.layers, num_episodes)
     V = constant("V", V, lambda: xp.sqrt(T))
     alpha = constant("alpha", alpha, lambda: T)
-    return queued(mdp, num_constraints, num_episodes, V, alpha)
+    no_window = as_array(math.nan, float)
+    return queued(mdp, num_constraints, num_episodes, V, alpha, no_window)

@@ -1,13 +1,15 @@
 """The entropic projection of a batch of lanes."""
 
+from collections.abc import Callable
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from pdgd_jax._internal.typing import Triples
+from pdgd_jax.projection._batching import merging, types_of
 from pdgd_jax.projection._cone import ABSENT
 from pdgd_jax.projection._layout import MIN_LAYERS
 from pdgd_jax.projection._problem import entries_last, per_lane
@@ -18,7 +20,6 @@ from pdgd_jax.projection.entropic._evaluation import Point
 from pdgd_jax.projection.entropic._forward import pushed_forward
 from pdgd_jax.projection.entropic._loop import search
 from pdgd_jax.projection.entropic._options import DEFAULT, EntropicOptions
-from pdgd_jax.projection.newton._batching import merging
 
 __all__ = ["EntropicInfo", "EntropicResult", "solve"]
 
@@ -109,22 +110,23 @@ def _project_lanes(options: EntropicOptions, lanes: Lanes) -> EntropicResult:
 
 def _types(lanes: Lanes) -> EntropicResult:
     """The types of the results of a batch."""
-    given: Any = lanes.target
-    target = given.update(weak_type=False)
-
-    def of_lane(dtype: Any) -> Any:
-        return target.update(shape=target.shape[:1], dtype=jnp.dtype(dtype))
-
+    like = types_of(lanes)
+    info = EntropicInfo(
+        residual=like.of_lane(like.target.dtype),
+        iterations=like.of_lane(jnp.int32),
+        converged=like.of_lane(bool),
+        infeasible=like.of_lane(bool),
+    )
     return EntropicResult(
-        occupancy=target,
-        log_occupancy=target,
-        warm_start=jax.tree.map(lambda x: target.update(shape=x.shape), lanes.warm_start),
-        info=EntropicInfo(of_lane(target.dtype), of_lane(jnp.int32), of_lane(bool), of_lane(bool)),
+        occupancy=like.target,
+        log_occupancy=like.target,
+        warm_start=like.warm_start,
+        info=info,
     )
 
 
 @cache  # one function per options: the cache of `jit` is keyed by the function
-def _project_batch(options: EntropicOptions) -> Any:
+def _project_batch(options: EntropicOptions) -> Callable[[Lanes], EntropicResult]:
     return merging(partial(_project_lanes, options), options, _types)
 
 

@@ -27,6 +27,7 @@ larger batch (`_batching.py`). "Every lane is done" is therefore a single number
 branches are skipped, and every elementwise loop of the compiled program runs over contiguous lanes.
 """
 
+from collections.abc import Callable
 from functools import cache, partial
 from typing import NamedTuple
 
@@ -37,16 +38,17 @@ from jaxtyping import Array, ArrayLike, DTypeLike
 
 from pdgd_jax.models import Layers
 from pdgd_jax.projection._api import ProjectionInfo, ProjectionResult, Solver
+from pdgd_jax.projection._batching import merging
 from pdgd_jax.projection._confidence import ConfidenceSet
 from pdgd_jax.projection._known import KnownTransitions
 from pdgd_jax.projection._layout import MIN_LAYERS
 from pdgd_jax.projection._problem import Problem
 from pdgd_jax.projection._xla import fence
 from pdgd_jax.projection.newton._acceptance import accepted
-from pdgd_jax.projection.newton._batching import Batched, Lanes, merging
 from pdgd_jax.projection.newton._dense import DenseProblem
 from pdgd_jax.projection.newton._fallback import from_start, in_double
 from pdgd_jax.projection.newton._iteration import Found, Guess, local, select
+from pdgd_jax.projection.newton._lanes import Lanes, result_types
 from pdgd_jax.projection.newton._lists import ListProblem
 from pdgd_jax.projection.newton._options import DEFAULT, NewtonOptions
 from pdgd_jax.projection.newton._rays import AnyCones, AnyProblem, RayProblem, has_lists
@@ -127,9 +129,8 @@ def _find(
     )
 
 
-@partial(
-    jax.jit, static_argnames=("options", "known")
-)  # for its cache: `vmap` would trace it again
+# Compiled for the cache of its traces: `vmap` would trace it again.
+@partial(jax.jit, static_argnames=("options", "known"))
 def project_lanes(options: NewtonOptions, known: bool, lanes: Lanes) -> ProjectionResult:
     """Project all lanes; they are the first axis of every argument and result."""
     lanes_last = jax.tree.map(partial(jnp.moveaxis, source=0, destination=-1), lanes)
@@ -177,8 +178,8 @@ def project_lanes(options: NewtonOptions, known: bool, lanes: Lanes) -> Projecti
 
 
 @cache  # one function per options: the cache of `jit` is keyed by the function
-def _project_batch(options: NewtonOptions, known: bool) -> Batched:
-    return merging(partial(project_lanes, options, known), options)
+def _project_batch(options: NewtonOptions, known: bool) -> Callable[[Lanes], ProjectionResult]:
+    return merging(partial(project_lanes, options, known), options, result_types)
 
 
 def _solve(
@@ -191,13 +192,16 @@ def _solve(
     tolerance: ArrayLike,
 ) -> ProjectionResult:
     """Project one target; under `vmap`, all lanes together."""
-    solve = partial(_solve_in_batch, options, known)
+    lane = Lanes(layers, target, confidence, warm_start, jnp.asarray(tolerance, target.dtype), None)
     if layers.successors is None or not _fits_densely(options, layers):
-        return solve(layers, target, confidence, warm_start, tolerance)
-    support = layers.to_dense(layers.triple_mask)
-    dense = ConfidenceSet(layers.to_dense(confidence.center), confidence.radius)
-    wide, target = layers.without_lists(), layers.to_dense(target)
-    result = solve(wide, target, dense, warm_start, tolerance, support)
+        return _solve_lane(options, known, lane)
+    dense = lane._replace(
+        layers=layers.without_lists(),
+        target=layers.to_dense(target),
+        confidence=ConfidenceSet(layers.to_dense(confidence.center), confidence.radius),
+        support=layers.to_dense(layers.triple_mask),
+    )
+    result = _solve_lane(options, known, dense)
     return result._replace(occupancy=layers.from_dense(result.occupancy))
 
 
@@ -207,36 +211,34 @@ def _fits_densely(options: NewtonOptions, layers: Layers) -> bool:
     return options.dense_variables >= L * S * A * S
 
 
-def _solve_in_batch(
-    options: NewtonOptions,
-    known: bool,
-    layers: Layers,
-    target: Array,
-    confidence: ConfidenceSet,
-    warm_start: WarmStart,
-    tolerance: ArrayLike,
-    support: Array | None = None,
-) -> ProjectionResult:
-    L, S, A = layers.shape
-    if L < MIN_LAYERS and layers.successors is None:
+def _solve_lane(options: NewtonOptions, known: bool, lane: Lanes) -> ProjectionResult:
+    """A batch of one lane, with layers without actions at the end if there are too few."""
+    L = lane.layers.shape[0]
+    few = L < MIN_LAYERS and lane.layers.successors is None
+    batch = jax.tree.map(lambda x: x[None], _padded(lane) if few else lane)
+    result: ProjectionResult = jax.tree.map(lambda x: x[0], _project_batch(options, known)(batch))
+    if not few:
+        return result
+    potential = result.warm_start.potential[:L]
+    return result._replace(
+        occupancy=result.occupancy[:L],
+        warm_start=result.warm_start._replace(potential=potential),
+    )
 
-        def pad(x: Array) -> Array:
-            return jnp.pad(x, [(0, MIN_LAYERS - L)] + [(0, 0)] * (x.ndim - 1))
 
-        target, confidence, support = jax.tree.map(pad, (target, confidence, support))
-        longer = warm_start._replace(potential=pad(warm_start.potential))
-        padded = layers.pad_to((MIN_LAYERS, S, A))
-        arguments = padded, target, confidence, longer, tolerance, support
-        result = _solve_in_batch(options, known, *arguments)
-        potential = result.warm_start.potential[:L]
-        return result._replace(
-            occupancy=result.occupancy[:L],
-            warm_start=result.warm_start._replace(potential=potential),
-        )
-    tolerance = jnp.asarray(tolerance, target.dtype)
-    lane = Lanes(layers, target, confidence, warm_start, tolerance, support)
-    result = _project_batch(options, known)(jax.tree.map(lambda x: x[None], lane))
-    return jax.tree.map(lambda x: x[0], result)
+def _padded(lane: Lanes) -> Lanes:
+    L, S, A = lane.layers.shape
+
+    def longer(x: Array) -> Array:
+        return jnp.pad(x, [(0, MIN_LAYERS - L)] + [(0, 0)] * (x.ndim - 1))
+
+    return lane._replace(
+        layers=lane.layers.pad_to((MIN_LAYERS, S, A)),
+        target=longer(lane.target),
+        confidence=jax.tree.map(longer, lane.confidence),
+        warm_start=lane.warm_start._replace(potential=longer(lane.warm_start.potential)),
+        support=None if lane.support is None else longer(lane.support),
+    )
 
 
 def make_solver(options: NewtonOptions = DEFAULT) -> Solver:

@@ -1,15 +1,26 @@
-"""Options of an instance, checked against the annotations of its builder."""
+"""Options of a builder, of an instance or a learner, checked against its annotations."""
 
+import functools
 import inspect
 import math
+import operator
 import types
 import typing
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+import jax
 import numpy as np
 
-__all__ = ["kind_of", "options_of_builder", "takes_text", "value_of"]
+__all__ = [
+    "brief",
+    "kind_of",
+    "number_or_word",
+    "options_of_builder",
+    "takes_text",
+    "value_of",
+    "written",
+]
 
 _SEQUENCES = (list, tuple, Sequence)
 
@@ -36,15 +47,24 @@ def takes_text(kind: Any) -> bool:
     return kind is str or any(takes_text(part) for part in _alternatives(kind))
 
 
-def value_of(builder: Callable[..., object], name: str, option: str, value: object) -> object:
+def value_of(
+    builder: Callable[..., object], owner: str, option: str, value: object, *, kind: Any = None
+) -> object:
     """Convert an option to its annotated type: 1e4 to a whole number, 5 to a sequence of one.
 
     Values of other types, or without an annotation, are left unchanged.
 
+    Args:
+      builder: whose option it is.
+      owner: what the error calls it, such as "instance 'grid'".
+      option: its name.
+      value: its value.
+      kind: its type; by default the annotation.
+
     Raises:
-      ValueError: one sentence that names the instance, the option, and what is wrong.
+      ValueError: one sentence that names the owner, the option, and what is wrong.
     """
-    kind = kind_of(builder, option)
+    kind = kind_of(builder, option) if kind is None else kind
     try:
         return _as(kind, value)
     except _UnfitError as error:
@@ -54,9 +74,29 @@ def value_of(builder: Callable[..., object], name: str, option: str, value: obje
         )
         inside = "" if error.culprit is value else f" in {_short(value)}"
         raise ValueError(
-            f"{option} of instance {name!r} must be {_in_words(kind)}{example}; "
+            f"{option} of {owner} must be {_in_words(kind)}{example}; "
             f"got {_short(error.culprit)}{inside}."
         ) from None
+
+
+def number_or_word(kind: Any, default: object) -> Any:
+    """The type of an option that is one value, in a file or on a command line.
+
+    Where JAX takes anything like an array, people give a number. Without an annotation the default
+    decides. None is no value, but what an option is if it is not given.
+
+    Args:
+      kind: the annotation, `Any` if there is none.
+      default: the default of the option.
+    """
+    if kind is Any:
+        if isinstance(default, bool | str):
+            return type(default)
+        kind = int | float if isinstance(default, int | float) else int | float | bool | str
+    parts = [part for part in _alternatives(kind) if part is not types.NoneType] or [kind]
+    if jax.Array in parts:
+        return float
+    return functools.reduce(operator.or_, parts)
 
 
 def written(value: object) -> str:
@@ -64,6 +104,11 @@ def written(value: object) -> str:
     if isinstance(value, list | tuple) and value:
         return ",".join(_inner(entry) for entry in value) + "," * (len(value) == 1)
     return str(value)
+
+
+def brief(value: object) -> str:
+    """A value as people write it: 100 for 100.0."""
+    return written(value).removesuffix(".0") if isinstance(value, float) else written(value)
 
 
 def _inner(value: object) -> str:

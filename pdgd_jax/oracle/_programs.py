@@ -1,7 +1,6 @@
-"""The offline optimum and the feasibility margin, by linear programming on the host.
+"""The offline optimum and the feasibility margin: one linear program each, or a few.
 
-A run is measured against these numbers. They are exact (HiGHS, float64) and cannot be traced. Up to
-`_MOST_PAIRS` pairs there is one linear program; beyond, policies are generated as columns.
+Up to `MOST_PAIRS` pairs there is one linear program; beyond, policies are generated as columns.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -24,7 +23,16 @@ from pdgd_jax.processes import (
     check_range,
 )
 
-__all__ = ["Optimum", "SlaterMargin", "hindsight", "optimum", "slater_margin"]
+__all__ = [
+    "OPTIONS",
+    "Flow",
+    "Optimum",
+    "SlaterMargin",
+    "best_of",
+    "hindsight",
+    "optimum",
+    "slater_margin",
+]
 
 
 class Optimum(NamedTuple):
@@ -66,17 +74,17 @@ class SlaterMargin(NamedTuple):
     @property
     def feasible(self) -> bool:
         """Whether some policy satisfies the constraints (without margin if rho is 0)."""
-        return self.rho >= -_FEASIBILITY
+        return self.rho >= -FEASIBILITY
 
 
 # The default of HiGHS is 1e-7; 1e-10 is the smallest tolerance it accepts.
-_FEASIBILITY = 1e-10
-_OPTIONS = {
-    "primal_feasibility_tolerance": _FEASIBILITY,
-    "dual_feasibility_tolerance": _FEASIBILITY,
+FEASIBILITY = 1e-10
+OPTIONS = {
+    "primal_feasibility_tolerance": FEASIBILITY,
+    "dual_feasibility_tolerance": FEASIBILITY,
 }
 # Beyond, HiGHS takes seconds on one program over all pairs, then minutes, and at last fails.
-_MOST_PAIRS = 5000
+MOST_PAIRS = 5000
 
 
 def optimum(
@@ -102,13 +110,20 @@ def optimum(
       >>> best.status, best.value < free.value
       ('optimal', True)
     """
-    flow = _Flow(mdp)
+    flow = Flow(mdp)
     objective = flow.pairs_of("reward", reward, REWARD_BOUNDS)
     G = np.zeros((0, flow.num_pairs))
     if constraints is not None:
         G = flow.pairs_of("constraints", constraints, CONSTRAINT_BOUNDS)
-    if flow.num_pairs > _MOST_PAIRS:
-        found = most_rewarding(flow.layered(), objective, G, _OPTIONS)
+    return best_of(flow, objective, G)
+
+
+def best_of(
+    flow: "Flow", objective: Float[NDArray, " pairs"], G: Float[NDArray, "rows pairs"]
+) -> Optimum:
+    """The best policy for a reward of each pair, whose cost is at most 0 in every row."""
+    if not flow.is_small:
+        found = most_rewarding(flow.layered(), objective, G, OPTIONS)
         if found is None:
             return flow.infeasible(len(G))
         return Optimum(
@@ -122,11 +137,11 @@ def optimum(
         b_eq=flow.source,
         bounds=(0, None),
         method="highs",
-        options=_OPTIONS,
+        options=OPTIONS,
     )
     if solution.status == 2:
         return flow.infeasible(len(G))
-    _require_success(solution)
+    require_success(solution)
     multipliers = np.maximum(-solution.ineqlin.marginals, 0) if len(G) else np.zeros(0)
     return Optimum(float(-solution.fun), flow.occupancy_of(solution.x), multipliers, "optimal")
 
@@ -156,13 +171,13 @@ def slater_margin(
       True
     """
     values, exact = _worst_of(constraints, num_episodes)
-    flow = _Flow(mdp)
+    flow = Flow(mdp)
     # [rows, pairs]: one minimum over both episodes and constraints.
     rows = flow.pairs_of("constraints", values, CONSTRAINT_BOUNDS).reshape(-1, flow.num_pairs)
     if len(rows) == 0:
         raise ValueError("rho needs at least one constraint; there are none (m = 0).")
-    if flow.num_pairs > _MOST_PAIRS:
-        found = most_feasible(flow.layered(), rows, _OPTIONS)
+    if not flow.is_small:
+        found = most_feasible(flow.layered(), rows, OPTIONS)
         return SlaterMargin(_rounded(found.value), flow.occupancy_of(found.occupancy), exact)
 
     # Unknowns: the occupancy of each pair, then rho itself.
@@ -182,9 +197,9 @@ def slater_margin(
             b_eq=flow.source,
             bounds=bounds,
             method="highs",
-            options=_OPTIONS,
+            options=OPTIONS,
         )
-        _require_success(solution)
+        require_success(solution)
         margin = solution.x[-1]
         excess = rows @ solution.x[:-1] + margin
         excess[active] = -np.inf
@@ -197,7 +212,7 @@ def slater_margin(
 
 def _rounded(margin: float) -> float:
     """A margin in the precision of the linear program."""
-    return 0.0 if abs(margin) < _FEASIBILITY else float(margin)
+    return 0.0 if abs(margin) < FEASIBILITY else float(margin)
 
 
 # Up to this many episodes are checked one by one; beyond, all values of the process count.
@@ -273,7 +288,7 @@ def _totals(cmdp: CMDP, key: Array, policy: Array, num_episodes: Array) -> list[
 _ROWS_PER_ROUND = 64
 
 
-class _Flow:
+class Flow:
     """Flow conservation over the valid pairs (x, a), as a sparse matrix."""
 
     def __init__(self, mdp: LayeredMDP) -> None:
@@ -327,9 +342,14 @@ class _Flow:
             array = array[None]
         if not array.size:
             raise ValueError("m = 0: pass None for a problem without constraints.")
-        what = "a reward" if name == "reward" else "a constraint"
+        what = "a reward" if name.startswith("reward") else "a constraint"
         check_range(name, np.where(self.mask, array, 0), bounds, what)
         return array[..., self.mask].astype(np.float64)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether one program over all pairs is solved quickly."""
+        return self.num_pairs <= MOST_PAIRS
 
     def layered(self) -> LayeredFlow:
         """The same for column generation."""
@@ -347,6 +367,6 @@ class _Flow:
         return self.layers.spread_on_host(marginal) * self.transition
 
 
-def _require_success(solution: Any) -> None:
+def require_success(solution: Any) -> None:
     if solution.status != 0:
         raise RuntimeError(f"HiGHS did not solve the linear program: {solution.message}")

@@ -3,10 +3,11 @@ r"""The quantities of the paper's theorems, one function each.
 Theorems and lemmas are numbered as in the paper, which counts its two conditions as Theorems 1
 and 2.
 
-Functions take and return plain numbers, except `radius`, which learners use, and `pace`, which a
-run uses. Symbols: $L$ `num_layers`, $|X|$ `num_states` (first and last included), $|A|$
-`num_actions`, $U_2$ `dimension` (the number of triples, since we project there), $m$
-`num_constraints`, $T$ `num_episodes`, $C$ and $\eta$ the `rates`.
+Functions take and return plain numbers, except the radii, which learners use, and `pace`, which a
+run uses; `bernstein_radius` and `hoeffding_radius` are those of rivals with bandit feedback.
+Symbols: $L$ `num_layers`, $|X|$ `num_states` (first and last included), $|A|$ `num_actions`, $U_2$
+`dimension` (the number of triples, since we project there), $m$ `num_constraints`, $T$
+`num_episodes`, $C$ and $\eta$ the `rates`.
 
 The file is longer than others: it is read beside the paper, in its order, and each function is a
 formula with its reference.
@@ -14,7 +15,7 @@ formula with its reference.
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
@@ -27,12 +28,14 @@ __all__ = [
     "Problem",
     "alpha",
     "believed_violation",
+    "bernstein_radius",
     "constraint_deviation",
     "dual_increment",
     "dual_interval_regret",
     "dual_utility",
     "episodes_for_margin",
     "estimation_error",
+    "hoeffding_radius",
     "multiplier_bound",
     "multiplier_ceiling",
     "pace",
@@ -61,6 +64,8 @@ class Problem(NamedTuple):
       delta: $\delta$.
       primal: $C$ in the primal player's step $1 / (\bar\ell_t C \sqrt T)$.
       dual: $\eta$, the dual player's step.
+      known: whether the transitions are known, so that there is no error of estimation, and
+        $U_2$ counts pairs.
     """
 
     num_layers: int
@@ -72,6 +77,7 @@ class Problem(NamedTuple):
     delta: float
     primal: float
     dual: float
+    known: bool = False
 
 
 class Bound(NamedTuple):
@@ -110,6 +116,61 @@ def radius(
     return jnp.sqrt(2 * next_layer_size * logarithm / jnp.maximum(1, visits))
 
 
+def bernstein_radius(
+    transition: Float[Array, "*shape"],
+    visits: Int[Array, "*#shape"] | int,
+    logarithm: Float[Array, ""] | float,
+    variant: Literal["jin", "efroni"] = "jin",
+) -> Float[Array, "*shape"]:
+    r"""How far an estimate may be from a probability, entry by entry; may be traced.
+
+    With $\bar P$ estimated from $N$ visits and the logarithm $\iota$,
+
+    $$2\sqrt{\frac{\bar P \iota}{n}} + \frac{14 \iota}{3 n}, \quad n = \max\{1, N - 1\},
+    \qquad\text{or}\qquad
+    2\sqrt{\frac{\bar P (1 - \bar P) \iota}{n}} + \frac{14 \iota}{3 n}, \quad n = \max\{1, N\}.$$
+
+    Args:
+      transition: $\bar P$.
+      visits: $N$, of the pair of each entry.
+      logarithm: $\iota$: $\ln(T |X| |A| / \delta)$ for Jin et al., and for Efroni et al.
+        $\ln(6 |X| |A| T / \delta)$.
+      variant: the first formula is that of Jin et al., the second that of Efroni et al.
+
+    Reference:
+      C. Jin et al., *Learning adversarial MDPs with bandit feedback and unknown transition*, ICML
+      2020; Y. Efroni et al., *Exploration-exploitation in constrained MDPs*, 2020, with the factors
+      of published code. Both go back to Theorem 4 of Maurer and Pontil (2009): with probability
+      $1 - \delta'$ an estimate is too small by at most $\sqrt{2 V \ln(2/\delta') / N} +
+      7 \ln(2/\delta') / (3 (N - 1))$, where $V = \bar P (1 - \bar P) N / (N - 1)$ is the sample
+      variance. So the first radius is large enough if $2 \iota \ge \ln(2/\delta')$.
+    """
+    if variant not in ("jin", "efroni"):
+        raise ValueError(f"the variant is 'jin' or 'efroni'; got {variant!r}.")
+    jin = variant == "jin"
+    count = jnp.maximum(1, visits - 1 if jin else visits)
+    variance = transition if jin else transition * (1 - transition)
+    return 2 * jnp.sqrt(variance * logarithm / count) + 14 / 3 * logarithm / count
+
+
+def hoeffding_radius(
+    visits: Int[Array, "*shape"] | int, logarithm: Float[Array, ""] | float
+) -> Float[Array, "*shape"]:
+    r"""How far a mean of numbers in [0, 1] may be from its expectation; may be traced.
+
+    $\sqrt{2 \iota / \max\{1, N\}}$, with $\iota = \ln(6 |X| |A| T (m + 1) / \delta)$ for the loss
+    and the costs of Efroni et al.; twice what Hoeffding's inequality asks for.
+
+    Args:
+      visits: $N$.
+      logarithm: $\iota$.
+
+    Reference:
+      Y. Efroni, S. Mannor, M. Pirotta, *Exploration-exploitation in constrained MDPs*, 2020.
+    """
+    return jnp.sqrt(2 * logarithm / jnp.maximum(1, visits))
+
+
 Root: TypeAlias = Callable[[Any], Any]  # of the host or of JAX
 
 
@@ -121,6 +182,8 @@ def estimation_error(problem: Problem) -> Bound:
     Reference:
       Lemma 2 and its event.
     """
+    if problem.known:
+        return Bound(0.0, 1.0, "transitions are known")
     value = _error(*_sizes(problem), math.sqrt, math.log)
     return Bound(value, 1 - 2 * problem.delta, "Lemma 2, estimation of transitions")
 
@@ -266,13 +329,15 @@ def pace(
     dual: Traced,
     *,
     num_constraints: int,
+    known: bool = False,
 ) -> Pace:
     """The terms of the bounds on interval regrets; every number may be traced."""
     speed = primal * jnp.sqrt(num_episodes)
+    sizes = num_layers, num_states, num_actions, num_episodes, delta
     return Pace(
         primal_end=num_layers * speed,
         primal_step=dimension / (2 * speed),
-        error=_error(num_layers, num_states, num_actions, num_episodes, delta, jnp.sqrt, jnp.log),
+        error=0 if known else _error(*sizes, jnp.sqrt, jnp.log),
         dual_start=1 / (2 * dual),
         dual_step=dual * num_constraints * num_layers**2 / 2,
     )
@@ -396,7 +461,7 @@ def regret_bound(
       theorem: the name of the theorem; by default it follows from the kind of constraints.
     """
     # The proof needs coverage of the true transitions and, unless it is measured, a bounded error.
-    failures = 2 if error is None else 1
+    failures = 0 if problem.known else 2 if error is None else 1
     error = estimation_error(problem).value if error is None else error
     value = multipliers * error
     if stochastic_constraints:

@@ -1,49 +1,66 @@
 """Batches of projections: `vmap` of a batch is a larger batch, solved in groups of lanes.
 
-Here the lanes of a batch are the *first* axis, as in `vmap`.
+The Newton solver and the entropic projection share it. Here the lanes of a batch are the *first*
+axis, as in `vmap`.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
-from jaxtyping import Array, DTypeLike
+from jaxtyping import Array, DTypeLike, PyTree
 
-from pdgd_jax.models import Layers
-from pdgd_jax.projection._api import ProjectionInfo, ProjectionResult
-from pdgd_jax.projection._confidence import ConfidenceSet
-from pdgd_jax.projection.newton._start import WarmStart
-
-__all__ = ["Lanes", "merging"]
+__all__ = ["GroupOptions", "merging", "types_of"]
 
 
-class Lanes(NamedTuple):
-    """The arguments of a batch of projections: every array has an additional axis for the lanes."""
+@runtime_checkable
+class GroupOptions(Protocol):
+    """How many variables a group has; hashable."""
 
-    layers: Layers
-    target: Array
-    confidence: ConfidenceSet
-    warm_start: WarmStart
-    tolerance: Array
-    support: Array | None = None  # of dense arrays, the triples that can happen; None if all can
+    @property
+    def variables_at_once(self) -> int:
+        """On accelerators."""
 
-
-# A function that solves a batch. The functions below wrap one into another.
-Batched = Callable[[Lanes], ProjectionResult]
+    @property
+    def variables_at_once_cpu(self) -> int:
+        """On the CPU, whose caches are small."""
 
 
-def _in_groups(solve: Any, variables_at_once: int, lanes: Any) -> Any:
+@runtime_checkable
+class Batch(Protocol):
+    """The arguments of a batch, as a pytree: every array has an axis for the lanes."""
+
+    @property
+    def target(self) -> Array:
+        """What is projected."""
+
+    @property
+    def warm_start(self) -> PyTree:
+        """Where the projections start."""
+
+    @property
+    def tolerance(self) -> Array:
+        """One number a lane."""
+
+
+LanesT = TypeVar("LanesT", bound=Batch)
+ResultT = TypeVar("ResultT")
+
+
+def _in_groups(
+    solve: Callable[[LanesT], ResultT], variables_at_once: int, lanes: LanesT
+) -> ResultT:
     num_lanes = lanes.tolerance.shape[0]
     size = max(1, variables_at_once // lanes.target[0].size)
     if num_lanes <= size:
         return solve(lanes)
     if size == 1:  # an axis of length 1 would cost a copy of all arrays
 
-        def single(lane: Any) -> Any:
+        def single(lane: LanesT) -> ResultT:
             return jax.tree.map(lambda x: x[0], solve(jax.tree.map(lambda x: x[None], lane)))
 
         return lax.map(single, lanes)
@@ -58,17 +75,20 @@ def _in_groups(solve: Any, variables_at_once: int, lanes: Any) -> Any:
     return jax.tree.map(lambda x: x.reshape(num_groups * size, *x.shape[2:])[:num_lanes], results)
 
 
-def merging(solve: Any, options: Any, types: Any = None) -> Any:
+def merging(
+    solve: Callable[[LanesT], ResultT],
+    options: GroupOptions,
+    types: Callable[[LanesT], ResultT],
+) -> Callable[[LanesT], ResultT]:
     """`solve` in groups of lanes, such that `vmap` of a batch is a larger batch.
 
     Args:
       solve: solves a batch.
-      options: say how many variables a group has, and are hashable.
-      types: the types of the results for those of the lanes; by default those of `project`.
+      options: the size of a group.
+      types: the types of the results for those of the lanes, see `types_of`.
     """
-    types = types or _types
 
-    def project_batch(lanes: Any) -> Any:
+    def project_batch(lanes: LanesT) -> ResultT:
         leaves, structure = jax.tree.flatten(lanes)
         static = {"solve": solve, "options": options, "structure": structure, "types": types}
         results = _batch.bind(*leaves, **static)
@@ -76,6 +96,25 @@ def merging(solve: Any, options: Any, types: Any = None) -> Any:
         return jax.tree.unflatten(jax.tree.structure(like), results)
 
     return project_batch
+
+
+class Types(NamedTuple):
+    """The types of arrays of a batch; a type knows how to `update` itself."""
+
+    target: Any
+    warm_start: PyTree
+
+    def of_lane(self, dtype: DTypeLike) -> Any:
+        """One number a lane."""
+        return self.target.update(shape=self.target.shape[:1], dtype=jnp.dtype(dtype))
+
+
+def types_of(lanes: Batch) -> Types:
+    """The types of what is returned in the shapes of the target and of the warm start."""
+    given: Any = lanes.target
+    target = given.update(weak_type=False)
+    warm_start = jax.tree.map(lambda x: target.update(shape=x.shape), lanes.warm_start)
+    return Types(target, warm_start)
 
 
 # A batch is a JAX primitive that knows the types of its results. So JAX traces the solver only when
@@ -86,21 +125,6 @@ _batch = Primitive("project_batch")
 _batch.multiple_results = True
 
 
-def _types(lanes: Lanes) -> ProjectionResult:
-    """The types of the results of a batch."""
-    given: Any = lanes.target
-    target = given.update(weak_type=False)
-
-    def of_lane(dtype: DTypeLike) -> Any:
-        return target.update(shape=target.shape[:1], dtype=jnp.dtype(dtype))
-
-    return ProjectionResult(
-        occupancy=target,
-        warm_start=jax.tree.map(lambda x: target.update(shape=x.shape), lanes.warm_start),
-        info=ProjectionInfo(of_lane(target.dtype), of_lane(jnp.int32), of_lane(bool)),
-    )
-
-
 def _abstract(*leaves: Any, structure: Any, types: Any, **_: Any) -> list[Any]:
     return jax.tree.leaves(types(jax.tree.unflatten(structure, leaves)))
 
@@ -109,7 +133,7 @@ _compiled = jax.jit(_batch.bind, static_argnames=("solve", "options", "structure
 
 
 def _run(*leaves: Array, **static: Any) -> list[Array]:
-    with jax.disable_jit(False):  # as for every primitive, there is nothing else to run
+    with jax.disable_jit(False):  # a primitive has no other implementation to run
         results: list[Array] = _compiled(*leaves, **static)
     return results
 
