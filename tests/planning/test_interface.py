@@ -40,7 +40,14 @@ def assert_close(found, expected, atol):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=atol), found, expected)
 
 
-@pytest.mark.parametrize(("kind", "lists"), [("ball", True), ("box", False), ("known", False)])
+@pytest.mark.parametrize(
+    ("kind", "lists"),
+    [
+        ("ball", True),
+        pytest.param("box", False, marks=pytest.mark.slow),
+        pytest.param("known", False, marks=pytest.mark.slow),
+    ],
+)
 def test_vmap_equals_a_loop(kind, lists):
     many = lanes(kind, lists)
     together = jax.jit(jax.vmap(everything))(*many)
@@ -48,12 +55,15 @@ def test_vmap_equals_a_loop(kind, lists):
         assert_close(lane(together, i), ALL(*lane(many, i)), 1e-12)
 
 
+@pytest.mark.slow
 def test_jit_equals_eager():
     one = lane(lanes("ball"), 1)
     assert_close(everything(*one), ALL(*one), 1e-12)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", ["ball", *(pytest.param(x, marks=pytest.mark.slow) for x in KINDS[1:])]
+)
 def test_lists_equal_a_dense_array_where_only_these_triples_can_happen(kind):
     """A box and a point give the others no mass; a ball that is no larger than needed neither."""
     layers, confidence, reward, costs, policy = lane(lanes(kind, lists=True, count=1), 0)
