@@ -371,7 +371,7 @@ def print_table(names, **settings):
     for name in names:
         for label, us, ratio, distance, iterations, compiling in table(CASES[name], **settings):
             print(
-                f"| {name} | {label} | {us:.0f} | {ratio:.1f} | {distance:.0e} | {iterations:.1f} "
+                f"| {name} | {label} | {us:.4g} | {ratio:.3g} | {distance:.0e} | {iterations:.1f} "
                 f"| {compiling:.1f} |",
                 flush=True,
             )

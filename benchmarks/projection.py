@@ -599,6 +599,7 @@ def main():
     if everything and not arguments.doublings:
         import entropic  # it imports this file
 
+        entropic.CASES.update(CASES)  # as `projection`, which has those of the file
         names = entropic.NAMES[:1] if arguments.quick else entropic.NAMES
         entropic.print_table(names, **settings)
 

@@ -1,6 +1,8 @@
 """The notebooks: pairs of a script and a notebook without outputs, which run from top to bottom."""
 
+import json
 import pathlib
+import tomllib
 
 import pytest
 
@@ -28,6 +30,17 @@ def test_pairs_say_the_same(script):
     for cell in jupytext.read(notebook).cells:
         assert not cell.get("outputs"), "notebooks are committed without outputs"
         assert cell.get("execution_count") is None
+
+
+def test_the_curves_are_those_of_the_sweeps_beside_them():
+    folder = FOLDER / "support"
+    curves = json.loads((folder / "curves.json").read_text())
+    assert sorted(curves) == sorted(path.stem for path in folder.glob("*.toml"))
+    for name, curve in curves.items():
+        asked = tomllib.loads((folder / f"{name}.toml").read_text())
+        assert curve["seeds"] == asked["seeds"], name
+        assert curve["episode"][-1] == asked["settings"]["horizon"], name
+        assert curve["unconverged"] == 0, name
 
 
 @pytest.mark.slow
