@@ -1,4 +1,4 @@
-r"""OptCMDP and OptCMDP-bonus: the linear program of an optimistic CMDP, in every episode.
+r"""OptCMDP: the linear program of an optimistic CMDP, in every episode.
 
 Bandit feedback, unknown transitions, rewards and constraints stochastic and stationary. With the
 losses and radii of `_estimates.py`, $\tilde c = \bar c - \beta^l$ and
@@ -7,9 +7,8 @@ $\tilde d_i = \bar d_i - \beta^l$, OptCMDP plays the policy of
 $$\min_{z \in \Delta(\mathcal P)} \tilde c^\top z \quad\text{such that}\quad
 \tilde d_i^\top z \le \alpha,$$
 
-where $\mathcal P$ are the transitions within $\beta^p$ of the estimate. OptCMDP-bonus subtracts the
-larger $b = \beta^l + L \sum_{x'} \beta^p$ and plans with the estimate itself. If nothing is
-feasible, both play the policy that violates the worst constraint the least.
+where $\mathcal P$ are the transitions within $\beta^p$ of the estimate. If nothing is feasible, it
+plays the policy that violates the worst constraint the least.
 
 Reference:
   Efroni, Mannor and Pirotta (2020), Exploration-Exploitation in Constrained MDPs, arXiv 2003.02189.
@@ -31,7 +30,22 @@ from pdgd_jax.models import Layers, Outcome, Trajectory, policy_of
 from pdgd_jax.planning import first_prices, plan_constrained
 from pdgd_jax.projection import BoxSet, KnownTransitions
 
-__all__ = ["opt_cmdp", "opt_cmdp_bonus"]
+__all__ = ["opt_cmdp", "planner"]
+
+
+@pytree
+class Config:
+    """What the learner knows.
+
+    Attributes:
+      optimism: the radii.
+      num_constraints: m.
+      bonus: whether the estimate itself is planned with, and a bonus.
+    """
+
+    optimism: Optimism
+    num_constraints: int = static()
+    bonus: bool = static()
 
 
 class State(NamedTuple):
@@ -52,21 +66,6 @@ class State(NamedTuple):
     multipliers: Float[Array, " m"]
     feasible: Bool[Array, ""]
     prices: Float[Array, "m_and_1 m_and_1"]
-
-
-@pytree
-class Config:
-    """What the learner knows.
-
-    Attributes:
-      optimism: the radii.
-      num_constraints: m.
-      bonus: whether the estimate itself is planned with, and a bonus.
-    """
-
-    optimism: Optimism
-    num_constraints: int = static()
-    bonus: bool = static()
 
 
 def _plan(config: Config, estimates: Estimates, prices: Array) -> State:
@@ -111,7 +110,7 @@ def _update(
     return new, info
 
 
-def _learner(
+def planner(
     layers: Layers,
     num_constraints: int,
     num_episodes: ArrayLike,
@@ -119,6 +118,7 @@ def _learner(
     confidence_scale: ArrayLike,
     bonus: bool,
 ) -> Learner:
+    """OptCMDP, or with `bonus` OptCMDP-bonus."""
     check_setting(num_episodes, delta, confidence_scale, num_constraints)
     T, delta, scale = (as_array(x, float) for x in (num_episodes, delta, confidence_scale))
     config = Config(Optimism(layers, T, delta, scale), num_constraints, bonus)
@@ -168,30 +168,4 @@ def opt_cmdp(
       >>> run(jax.random.key(0), cmdp, learner, 20, checkpoints=2).reward.shape
       (2,)
     """
-    return _learner(layers, num_constraints, num_episodes, delta, confidence_scale, False)
-
-
-def opt_cmdp_bonus(
-    layers: Layers,
-    num_constraints: int,
-    num_episodes: ArrayLike,
-    *,
-    delta: ArrayLike = 0.05,
-    confidence_scale: ArrayLike = 1.0,
-) -> Learner:
-    r"""OptCMDP-bonus as a learner for `run`: the estimated transitions, and larger bonuses.
-
-    Args:
-      layers: as in `opt_cmdp`, like all other arguments.
-      num_constraints: $m$.
-      num_episodes: $K$.
-      delta: the confidence parameter.
-      confidence_scale: a factor of all radii.
-
-    Returns:
-      A learner with bandit feedback.
-
-    Raises:
-      ValueError: if a number is invalid.
-    """
-    return _learner(layers, num_constraints, num_episodes, delta, confidence_scale, True)
+    return planner(layers, num_constraints, num_episodes, delta, confidence_scale, False)

@@ -33,6 +33,21 @@ from pdgd_jax.planning import best_response
 __all__ = ["opt_dual"]
 
 
+@pytree
+class Config:
+    r"""What the learner knows.
+
+    Attributes:
+      optimism: the radii.
+      dual_step: $1 / t_\lambda$.
+      num_constraints: m.
+    """
+
+    optimism: Optimism
+    dual_step: Float[Array, ""]
+    num_constraints: int = static()
+
+
 class State(NamedTuple):
     r"""The learner between episodes.
 
@@ -49,21 +64,6 @@ class State(NamedTuple):
     excess: Float[Array, " m"]
     multipliers: Float[Array, " m"]
     value: Float[Array, ""]
-
-
-@pytree
-class Config:
-    r"""What the learner knows.
-
-    Attributes:
-      optimism: the radii.
-      dual_step: $1 / t_\lambda$.
-      num_constraints: m.
-    """
-
-    optimism: Optimism
-    dual_step: Float[Array, ""]
-    num_constraints: int = static()
 
 
 def _plan(config: Config, estimates: Estimates, multipliers: Array) -> State:

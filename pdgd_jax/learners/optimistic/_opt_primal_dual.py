@@ -29,7 +29,7 @@ import jax.numpy as jnp
 from jax.tree_util import Partial
 from jaxtyping import Array, ArrayLike, Float
 
-from pdgd_jax._internal.pytree import as_array, pytree, static
+from pdgd_jax._internal.pytree import as_array, numpy_for, pytree, static
 from pdgd_jax._internal.typing import MaybeKey, Pairs
 from pdgd_jax.learners._base import Info, Learner, Setting, check_setting
 from pdgd_jax.learners.optimistic._estimates import Estimates, Optimism, no_estimates, observe
@@ -38,20 +38,6 @@ from pdgd_jax.models import Layers, Outcome, Trajectory
 from pdgd_jax.planning import evaluate
 
 __all__ = ["opt_primal_dual"]
-
-
-class State(NamedTuple):
-    r"""The learner between episodes.
-
-    Attributes:
-      estimates: of all episodes so far.
-      log_policy: `[L, S, A]`, $\ln \pi$; 0 where there is no action.
-      multipliers: `[m]`, $\lambda$, of the losses.
-    """
-
-    estimates: Estimates
-    log_policy: Pairs
-    multipliers: Float[Array, " m"]
 
 
 @pytree
@@ -71,6 +57,20 @@ class Config:
     dual_step: Float[Array, ""]
     ceiling: Float[Array, ""]
     num_constraints: int = static()
+
+
+class State(NamedTuple):
+    r"""The learner between episodes.
+
+    Attributes:
+      estimates: of all episodes so far.
+      log_policy: `[L, S, A]`, $\ln \pi$; 0 where there is no action.
+      multipliers: `[m]`, $\lambda$, of the losses.
+    """
+
+    estimates: Estimates
+    log_policy: Pairs
+    multipliers: Float[Array, " m"]
 
 
 def _init(config: Config, key: MaybeKey) -> State:
@@ -150,9 +150,10 @@ def opt_primal_dual(
       (2,)
     """
     check_setting(num_episodes, delta, confidence_scale, num_constraints)
-    xp, L, _, A, K = sizes_of(layers, num_episodes)
+    _, L, _, A, K = sizes_of(layers, num_episodes)
     m = num_constraints
     bound = 2 * L / constant("rho", rho, lambda: 1.0)
+    xp = numpy_for(K, bound)
     step = constant(
         "step", step, lambda: xp.sqrt(2 * xp.log(A) / (L**2 * (1 + m * bound) ** 2 * K))
     )
