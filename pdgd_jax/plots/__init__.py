@@ -11,7 +11,7 @@ embedded fonts.
 Example:
   >>> from pdgd_jax import plots
   >>> sorted(plots.FIGURES)[:4]
-  ['certificates', 'grid', 'horizons', 'multipliers']
+  ['certificates', 'dynamic-regret', 'feasibility', 'grid']
 """
 
 from pdgd_jax.plots._certificates import certificates
