@@ -17,7 +17,7 @@ from pdgd_jax.models import Layers
 from pdgd_jax.projection._api import ProjectionInfo, ProjectionResult
 from pdgd_jax.projection._cone import ABSENT, project_cone
 from pdgd_jax.projection._confidence import ConfidenceSet
-from pdgd_jax.projection._validity import LARGEST_TARGET
+from pdgd_jax.projection._validity import LARGEST_TARGET, LOOSE
 
 __all__ = [
     "Problem",
@@ -82,7 +82,7 @@ class Problem(NamedTuple):
         # Entries first: sums over the first axis run over contiguous numbers.
         right = (jnp.abs(target) < LARGEST_TARGET) & (center >= 0)
         wrong = next_states_sum(jnp.where(present & ~right, 1.0, 0.0))
-        sensible = (wrong == 0) & (radius >= 0) & (jnp.abs(total - 1) < 1e-3)
+        sensible = (wrong == 0) & (radius >= 0) & (jnp.abs(total - 1) < LOOSE)
         sound = (sensible | ~action_mask).all((0, 1, 2))
         present &= per_lane(sound, 5)
         action_mask &= per_lane(sound, 4)

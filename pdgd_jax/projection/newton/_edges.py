@@ -14,7 +14,6 @@ from pdgd_jax.projection._cone import ConePieces, positive_part
 from pdgd_jax.projection._problem import entries_sum, per_lane
 from pdgd_jax.projection._xla import fence
 from pdgd_jax.projection.newton._lists import (
-    EdgePlaces,
     ListCones,
     and_zeros,
     at,
@@ -22,6 +21,7 @@ from pdgd_jax.projection.newton._lists import (
     joined,
     sums_at,
 )
+from pdgd_jax.projection.newton._places import EdgePlaces
 
 __all__ = ["EdgeMatrix"]
 

@@ -8,8 +8,8 @@ anyway.
 
 What a cone and a state have in common are lookups: the potential of a cone's state and of its next
 states, and the sums over the rows of a state and over the triples that enter it. The lists are
-traced, and so are the indices; each lane may have other lists. Every lookup has an additional place
-with 0, for whatever does not exist.
+traced, and so are the indices (`_places.py`); each lane may have other lists. Every lookup has an
+additional place with 0, for whatever does not exist.
 """
 
 from functools import reduce
@@ -21,8 +21,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array
 
-from pdgd_jax._internal.typing import NDArray
-from pdgd_jax.models import Groups, LayeredMDP, Layers, Successors, occupancy_of
+from pdgd_jax.models import LayeredMDP, Layers, Successors, occupancy_of
 from pdgd_jax.projection._cone import (
     ABSENT,
     ConePieces,
@@ -33,14 +32,13 @@ from pdgd_jax.projection._cone import (
 )
 from pdgd_jax.projection._confidence import ConfidenceSet
 from pdgd_jax.projection._problem import entries_sum, exact_sum, per_lane
-from pdgd_jax.projection._validity import LARGEST_TARGET
+from pdgd_jax.projection._validity import LARGEST_TARGET, LOOSE
 from pdgd_jax.projection._xla import fence
+from pdgd_jax.projection.newton._places import Places, cones_of, entries_of, split, split_rows
 
 __all__ = [
-    "EdgePlaces",
     "ListCones",
     "ListProblem",
-    "Places",
     "and_zeros",
     "at",
     "entries_total",
@@ -48,45 +46,6 @@ __all__ = [
     "joined",
     "sums_at",
 ]
-
-
-class EdgePlaces(NamedTuple):
-    """What the edges between states have in common with states and triples (see `_edges.py`).
-
-    The states with about as many edges form a group; n of them are those of all layers and lanes.
-    """
-
-    own: tuple[Array, ...]  # [n] of each group, the place of each state in the potentials
-    ahead: tuple[Array, ...]  # [U, n], that of each next state
-    entry: tuple[Array, ...]  # [A, U, n], the place of each action's triple among the entries
-    cone: tuple[Array, ...]  # [A, n], that of its cone
-    rows: Array  # [L S B], the place of each state among those of all groups
-    entering: tuple[Array, ...]  # [width, n], the edges that lead to a state, grouped by number
-    entered: Array  # [(L-1) S B], the place of each state among the sums over these
-
-
-class Places(NamedTuple):
-    """What the cones have in common with states."""
-
-    state: Array  # [C B], the place of each cone's state in the potentials
-    ahead: tuple[Array, ...]  # [width, C_g B], that of each next state
-    rows: Array  # [A, L S B], the cones of each state
-    entering: tuple[Array, ...]  # [width, n], the entries that lead to a state, grouped by number
-    entered: Array  # [(L-1) S B], the place of each state among the sums over these
-    edges: EdgePlaces
-
-    @classmethod
-    def of(cls, lists: Successors, num_states: int) -> "Places":
-        """The places for the lists of a batch."""
-        found = _places(lists, num_states)
-        return cls(
-            state=jnp.concatenate(found.state),
-            ahead=found.ahead,
-            rows=jnp.moveaxis(found.row, 2, 0).reshape(found.row.shape[2], -1),
-            entering=found.entering,
-            entered=found.entered,
-            edges=_edge_places(lists, found.row),
-        )
 
 
 class ListCones(NamedTuple):
@@ -223,6 +182,18 @@ def half_lines(point: Array) -> ConePieces:
     )
 
 
+class _Layer(NamedTuple):
+    """A layer of a problem, and potentials to open its states from; entries by group."""
+
+    target: list[Array]  # [width, rows, B] each
+    center: list[Array]  # [width, rows, B] each
+    half_radius: list[Array]  # [rows, B] each
+    following: list[Array]  # [width, rows, B] each, the next states
+    rows: Array  # [S, A, B], the row of each pair
+    conserved: Array  # [S, B]
+    potential: Array  # [S, B]
+
+
 class ListProblem(NamedTuple):
     """A batch of valid projections, with the methods of `DenseProblem`; lanes last.
 
@@ -242,7 +213,7 @@ class ListProblem(NamedTuple):
     half_radius: Array
     conserved: Array
     sound: Array
-    places: "Places"
+    places: Places
 
     @classmethod
     def of(cls, layers: Layers, target: Array, confidence: ConfidenceSet) -> "ListProblem":
@@ -252,7 +223,7 @@ class ListProblem(NamedTuple):
         present = lists.present
         total = _over_lanes(Successors.to_pairs, lists, jnp.where(present, center, 0))
         right = (jnp.abs(target) < LARGEST_TARGET) & (center >= 0)
-        sensible = (radius >= 0) & (jnp.abs(total - 1) < 1e-3)
+        sensible = (radius >= 0) & (jnp.abs(total - 1) < LOOSE)
         sound = (sensible | ~actions).all((0, 1, 2)) & (right | ~present).all((0, 1))
         present &= per_lane(sound, 3)
         actions &= per_lane(sound, 4)
@@ -275,9 +246,9 @@ class ListProblem(NamedTuple):
         """The cones side by side."""
         groups = self.lists.groups
         return ListCones(
-            target=_entries(groups, self.target),
-            center=_entries(groups, self.center),
-            half_radius=_cones(groups, self._at_rows(self.half_radius)),
+            target=entries_of(groups, self.target),
+            center=entries_of(groups, self.center),
+            half_radius=cones_of(groups, self._at_rows(self.half_radius)),
             last=self.conserved[0, :, None][:, :0],
             free=self.conserved,
             places=self.places,
@@ -294,29 +265,31 @@ class ListProblem(NamedTuple):
         _, S, B = potential.shape
 
         def by_layer(array: Array) -> list[Array]:  # [L, M, B] -> [L, width, rows, B]
-            return [jnp.moveaxis(x, 2, 1) for x in _split(groups, array)]
+            return [jnp.moveaxis(x, 2, 1) for x in split(groups, array)]
 
-        def open_layer(after: Array, layer: Any) -> tuple[Array, Array]:
-            targets, centers, radii, followings, rows, free, own = layer
+        def open_layer(after: Array, layer: _Layer) -> tuple[Array, Array]:
             supports = []
-            for u, p, h, x in zip(targets, centers, radii, followings, strict=True):
+            cones = layer.target, layer.center, layer.half_radius, layer.following
+            for u, p, h, x in zip(*cones, strict=True):
                 ahead = jnp.take_along_axis(after, x.reshape(-1, B), 0).reshape(x.shape)
                 supports.append(u[0] - ahead[0] if len(u) == 1 else support_of(u - ahead, p, h))
             none = jnp.full_like(after[:1], ABSENT)
             flat = jnp.concatenate([*supports, none])  # [R + 1, B]
-            usable = [jnp.take_along_axis(flat, rows[:, a], 0) for a in range(rows.shape[1])]
+            actions = range(layer.rows.shape[1])
+            usable = [jnp.take_along_axis(flat, layer.rows[:, a], 0) for a in actions]
             opens = per_lane(margin, 2) - reduce(jnp.maximum, usable)
-            own = jnp.where((free > 0) & (own < opens), opens, own)
+            closed = (layer.conserved > 0) & (layer.potential < opens)
+            own = jnp.where(closed, opens, layer.potential)
             return own, own
 
-        layers = (
-            by_layer(self.target),
-            by_layer(self.center),
-            _split_rows(groups, self._at_rows(self.half_radius)),
-            by_layer(lists.following),
-            lists.row,
-            self.conserved,
-            potential,
+        layers = _Layer(
+            target=by_layer(self.target),
+            center=by_layer(self.center),
+            half_radius=split_rows(groups, self._at_rows(self.half_radius)),
+            following=by_layer(lists.following),
+            rows=lists.row,
+            conserved=self.conserved,
+            potential=potential,
         )
         return lax.scan(open_layer, jnp.zeros((S, B), potential.dtype), layers, reverse=True)[1]
 
@@ -388,110 +361,3 @@ def _over_lanes(function: Any, lists: Successors, array: Array) -> Array:
 def _row_totals(lists: Successors, entries: Array) -> Array:
     """The sum over the row of each entry, at the entry."""
     return lists.groups.spread(lists.groups.sum(entries))
-
-
-def _split(groups: Groups, array: Array) -> list[Array]:
-    """The entries of each group, `[L, M, B] -> [L, rows, width, B]`."""
-    return [jnp.moveaxis(x, 0, -1) for x in groups.split(jnp.moveaxis(array, -1, 0))]
-
-
-def _entries(groups: Groups, array: Array) -> tuple[Array, ...]:
-    """The entries of each group side by side, `[L, M, B] -> [width, L rows B]`."""
-    parts = [jnp.moveaxis(x, 2, 0) for x in _split(groups, array)]
-    return tuple(x.reshape(len(x), -1) for x in parts)
-
-
-def _split_rows(groups: Groups, rows: Array) -> list[Array]:
-    """The rows of each group, `[L, R, B] -> [L, rows, B]`."""
-    return jnp.split(rows, np.cumsum([group.rows for group in groups])[:-1], axis=1)
-
-
-def _cones(groups: Groups, rows: Array) -> Array:
-    """A number of each row side by side, `[L, R, B] -> [C B]`."""
-    return jnp.concatenate([x.reshape(-1) for x in _split_rows(groups, rows)])
-
-
-class _Order(NamedTuple):
-    """Where a row, or an entry, of layer l stands: at `base + l * stride` (times the lanes)."""
-
-    base: NDArray
-    stride: NDArray
-
-    def places(self, index: Array) -> Array:
-        """The places of `[L, ..., B]` rows or entries; past the end for the number of them."""
-        num_layers, num_lanes = index.shape[0], index.shape[-1]
-        layer = jnp.arange(num_layers).reshape(-1, *[1] * (index.ndim - 1))
-        lane = jnp.arange(num_lanes).reshape(*[1] * (index.ndim - 1), -1)
-        base, stride = (jnp.asarray(x, jnp.int32)[index] for x in self)
-        return (base + layer.astype(jnp.int32) * stride) * num_lanes + lane.astype(jnp.int32)
-
-
-def _order_of_rows(groups: Groups, num_layers: int) -> _Order:
-    base, stride, start = [], [], 0
-    for rows, _ in groups:
-        base += [start + i for i in range(rows)]
-        stride += [rows] * rows
-        start += num_layers * rows
-    # None, and where the episode ends, of which no sum is needed.
-    return _Order(np.array([*base, start, start]), np.array([*stride, 0, 0]))
-
-
-def _order_of_entries(groups: Groups, num_layers: int) -> _Order:
-    base, stride, start = [], [], 0
-    for rows, width in groups:
-        base += [start + j * num_layers * rows + i for i in range(rows) for j in range(width)]
-        stride += [rows] * (rows * width)
-        start += num_layers * rows * width
-    return _Order(np.array([*base, start]), np.array([*stride, 0]))
-
-
-class _Found(NamedTuple):
-    """The places of rows and entries of lists, and of the states that belong to them."""
-
-    state: list[Array]  # [L rows B] of each group, in the potentials
-    ahead: tuple[Array, ...]  # [width, L rows B], in the potentials
-    row: Array  # [L, S, A, B], among the rows
-    entering: tuple[Array, ...]  # [width, n], among the entries
-    entered: Array  # [(L-1) S B], among the sums over these
-
-
-def _places(lists: Successors, num_states: int) -> _Found:
-    num_layers, num_lanes = lists.pair.shape[0], lists.pair.shape[-1]
-    num_actions = lists.row.shape[2]
-    states = _Order(np.arange(num_states), np.full(num_states, num_states))
-    own = states.places(lists.pair // num_actions)
-    after = states.places(lists.following) + num_states * num_lanes
-    entering = _order_of_entries(lists.groups, num_layers).places(lists.entering)[:-1]
-    entered = _order_of_rows(lists.entering_groups, num_layers - 1).places(lists.entered[:-1])
-    return _Found(
-        state=[x.reshape(-1) for x in _split_rows(lists.groups, own)],
-        ahead=_entries(lists.groups, after),
-        row=_order_of_rows(lists.groups, num_layers).places(lists.row),
-        entering=_entries(lists.entering_groups, entering),
-        entered=entered.reshape(-1),
-    )
-
-
-def _edge_places(lists: Successors, rows: Array) -> EdgePlaces:
-    """The places of edges; `rows` are those of the pairs, `[L, S, A, B]`."""
-    assert lists.edges is not None
-    edges, triple = lists.edges.lists, lists.edges.triple  # [L, A, N, B]
-    L, S, A, _ = rows.shape
-    places = _places(edges, S)
-    entry = _order_of_entries(lists.groups, L).places(triple)
-    cone = jnp.take_along_axis(rows, edges.pair[:, :, None], 1)  # [L, R, A, B]
-
-    def over_actions(parts: list[list[Array]]) -> tuple[Array, ...]:
-        return tuple(jnp.stack(group) for group in zip(*parts, strict=True))
-
-    return EdgePlaces(
-        own=tuple(places.state),
-        ahead=places.ahead,
-        entry=over_actions([list(_entries(edges.groups, entry[:, a])) for a in range(A)]),
-        cone=over_actions(
-            [[x.reshape(-1) for x in _split_rows(edges.groups, cone[:, :, a])] for a in range(A)]
-        ),
-        rows=places.row.reshape(-1),
-        entering=places.entering,
-        entered=places.entered,
-    )
