@@ -17,7 +17,7 @@ from pdgd_jax.cli.output import plain_table, print_json, print_table, warn_uncon
 from pdgd_jax.cli.progress import ProgressView, cost_of, print_plan
 from pdgd_jax.cli.signals import finish_first
 from pdgd_jax.learners import FEEDBACK
-from pdgd_jax.results import QUANTITIES, Estimate, cells_of
+from pdgd_jax.results import ENDS, summarise_sweep
 from pdgd_jax.simulation import local_devices, use_cores
 from pdgd_jax.sweeps import Cluster, Configuration, join, plan_of, read_configuration
 
@@ -99,7 +99,8 @@ def sweep(
     begin = time.perf_counter()
     data = _played(console, asked, out=out, devices=devices, cluster=cluster, **cut)
     if leads:
-        facts = _facts(data, out, time.perf_counter() - begin)
+        seconds = time.perf_counter() - begin
+        facts = {"out": str(out), "seconds": seconds, **summarise_sweep(data)}
         print_json(facts) if as_json else _print_results(Console(), facts)
         warn_unconverged(Console(stderr=True), facts["unconverged"], facts["residual"])
 
@@ -156,57 +157,16 @@ def _played(
         raise typer.Exit(130) from None
 
 
-_ENDS = ("regret", "violation")
-
-
-def _facts(data: "xarray.Dataset", out: Path, seconds: float) -> dict[str, Any]:
-    """The final values of every cell; None for a setting that its learner ignores."""
-    cells = cells_of(data)
-    rows: list[dict[str, Any]] = []
-    for cell in cells:
-        swept = {name for name in cell.values if data.sizes[name] > 1}
-        foreign = {name for name in cell.values if _is_of_another(name, cell.values["learner"])}
-        row = cell.values | dict.fromkeys((swept - {*cell.names}) | foreign)
-        rows.append(
-            row | {name: Estimate.of(QUANTITIES[name].end(cell.data)).median for name in _ENDS}
-        )
-    return {
-        "out": str(out),
-        "seconds": seconds,
-        "lanes": len(cells) * data.sizes["seed"],
-        "layers": data.sizes["layer"],
-        "unconverged": sum(int(QUANTITIES["unconverged"].end(cell.data).sum()) for cell in cells),
-        "residual": float(data.residual.isel(checkpoint=-1).max()),
-        "cells": rows,
-        "learners": _declarations(data),
-    }
-
-
-def _declarations(data: "xarray.Dataset") -> list[dict[str, str]]:
-    """What each learner knows and sees; nothing for results that do not say."""
-    keys = ("learner", "knows", "feedback")
-    if not set(keys) <= set(data.coords):
-        return []
-    rows = zip(*(data[key].to_numpy().tolist() for key in keys), strict=True)
-    return [dict(zip(("name", *keys[1:]), row, strict=True)) for row in rows]
-
-
-def _is_of_another(dim: str, learner: str) -> bool:
-    """Whether a dimension is an option of another learner, such as ucpd.V."""
-    owner, _, option = dim.rpartition(".")
-    return bool(owner and option) and owner != learner
-
-
 def _print_results(console: Console, facts: dict[str, Any]) -> None:
     cells = facts["cells"]
-    settings = [name for name in cells[0] if name not in _ENDS]
+    settings = [name for name in cells[0] if name not in ENDS]
     values = {name: {cell[name] for cell in cells} - {None} for name in settings}
     differ = [name for name in settings if len(values[name]) > 1] or ["instance"]
-    table = plain_table(*differ, *(f">{name}" for name in _ENDS))
+    table = plain_table(*differ, *(f">{name}" for name in ENDS))
     for cell in cells[:_MOST_ROWS]:
         names = ("any" if cell[name] is None else str(cell[name]) for name in differ)
         largest = facts["layers"] * cell["horizon"]
-        numbers = (number_in_words(cell[key], scale=largest) for key in _ENDS)
+        numbers = (number_in_words(cell[key], scale=largest) for key in ENDS)
         table.add_row(*map(Text, names), *numbers)
     print_table(console, table)
     if len(cells) > _MOST_ROWS:

@@ -4,6 +4,7 @@ from pdgd_jax.results._cells import Cell, Results, as_dataset, cells_of
 from pdgd_jax.results._certificates import Status, Subject
 from pdgd_jax.results._dataset import PROBABILITY, dataset_of, versions
 from pdgd_jax.results._describe import InstanceFacts, describe, process_name
+from pdgd_jax.results._ends import ENDS, summarise_sweep
 from pdgd_jax.results._evaluation import Certificate, Evaluation, comparators_of, evaluate
 from pdgd_jax.results._pairs import is_paired, paired_difference
 from pdgd_jax.results._quantities import QUANTITIES, last_tenth, quantity_of
@@ -24,6 +25,7 @@ from pdgd_jax.results._styles import Style, colours_of, makes_promises, styles_o
 from pdgd_jax.results._summary import summarise
 
 __all__ = [
+    "ENDS",
     "PROBABILITY",
     "QUANTILES",
     "QUANTITIES",
@@ -64,5 +66,6 @@ __all__ = [
     "spread_in_words",
     "styles_of",
     "summarise",
+    "summarise_sweep",
     "versions",
 ]

@@ -34,8 +34,13 @@ class Style(NamedTuple):
 
 
 def makes_promises(cell: Cell) -> bool:
-    """Whether the growth rates of the paper apply to a cell; they do not to a fixed policy."""
-    return "learner" not in cell.data.coords or cell.data["learner"].item() not in _FIXED
+    """Whether the growth rates of the paper apply to a cell: those of a learner with its rates."""
+    data = cell.data
+    if "learner" not in data.coords:
+        return True
+    if "uses_setting" not in data or "rates" not in data["setting"].values:
+        return data["learner"].item() not in _FIXED
+    return bool(data["uses_setting"].sel(setting="rates"))
 
 
 def colours_of(dataset: "xarray.Dataset", cells: list[Cell]) -> list[int | None]:
