@@ -15,17 +15,15 @@ million times in a row.
 
 import argparse
 import importlib.util
-import multiprocessing
-import os
 import time
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import projection as euclidean
 from projection import CASES, Case, program_of, quickly, record
 from quick import add_quick, hurry
+from workers import Workers
 
 from pdgd_jax import ConfidenceSet, Layers, cold_start, project, project_entropic
 from pdgd_jax.projection import EntropicStart
@@ -310,44 +308,19 @@ def sequences_of(case):
     }
 
 
-def worker(connection, core, case, sequences):
-    """One process: builds what it is asked for, and measures it when told."""
-    os.sched_setaffinity(0, {core % os.cpu_count()})
-    jax.config.update("jax_enable_x64", True)
-    built = {}
-    while True:
-        request = connection.recv()
-        if request is None:
-            return
-        label, kind, settings = request
-        if label not in built:
-            built[label] = KINDS[kind](case, sequences, core, **settings)
-        connection.send(built[label].measure())
-
-
-class Workers(euclidean.Workers):
-    """One process per core, all of them for the same case."""
-
-    def __init__(self, case, sequences, cores=None):
-        context = multiprocessing.get_context("spawn")
-        self.pipes, self.processes = [], []
-        for core in range(cores or os.cpu_count() or 1):
-            here, there = context.Pipe()
-            arguments = there, core, case, sequences
-            process = context.Process(target=worker, args=arguments, daemon=True)
-            process.start()
-            self.pipes.append(here)
-            self.processes.append(process)
+def build(core, kind, settings, case, sequences):
+    """A contestant of one process."""
+    return KINDS[kind](case, sequences, core, **settings)
 
 
 def table(case: Case, rounds=3, **cores):
     """Measure one case; returns a row for each contestant."""
-    workers, rows = Workers(case, sequences_of(case), **cores), contestants(case)
+    workers, rows = Workers(build, case, sequences_of(case), **cores), contestants(case)
     measured = {label: [] for label, _, _ in rows}
     for turn in range(rounds):
         for row in rows:
             if turn == 0 or row[1] in ("ours", "dual"):
-                measured[row[0]] += workers.measure(row)
+                measured[row[0]] += workers.measure(row[1], **row[2])
     workers.stop()
     ours = np.median([m.microseconds for m in measured[OURS.format(case.lanes[-1])]])
     return [

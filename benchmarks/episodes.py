@@ -14,7 +14,6 @@ memory of a short and of a long run. `--quick` only shows that all of it works.
 
 import argparse
 import multiprocessing
-import os
 import resource
 import time
 from functools import partial
@@ -25,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from projection import CASES, Osqp, program_of, quickly
 from quick import add_quick, hurry
+from workers import Workers
 
 from pdgd_jax import ProjectionInfo, ProjectionResult, make, pdgd_ops, rollout, run
 from pdgd_jax.learners import Info, make_learner
@@ -47,6 +47,14 @@ class Race(NamedTuple):
     before: int  # played before the clock starts
     episodes: int  # ours
     peer_episodes: int
+
+
+class Timed(NamedTuple):
+    """What a contestant measured, in microseconds an episode."""
+
+    each: float
+    compile_seconds: float
+    without_epochs: float  # the same without what an epoch costs beyond its projections
 
 
 RACES = {"small": Race(256, 1000, 200, 150), "large": Race(32, 600, 100, 12)}
@@ -104,7 +112,8 @@ class Ours:
         carry = self.play(self.carry, self.until)
         elapsed = time.perf_counter() - begin
         assert not np.any(carry.metrics.unconverged)
-        return elapsed / self.total * 1e6
+        each = elapsed / self.total * 1e6
+        return Timed(each, self.compile_seconds, each)
 
 
 # -- the peer ------------------------------------------------------------------------------------
@@ -194,8 +203,8 @@ class NumpyLoop:
         elapsed = time.perf_counter() - begin
         # What new epochs cost beyond an ordinary solve: building the program, factorising it.
         rebuilding += sum(solving[True]) - len(solving[True]) * np.mean(solving[False])
-        self.without_epochs = (elapsed - rebuilding) / self.episodes * 1e6
-        return elapsed / self.episodes * 1e6
+        each, rest = elapsed / self.episodes * 1e6, (elapsed - rebuilding) / self.episodes * 1e6
+        return Timed(each, 0.0, rest)
 
 
 def _nudge(t, leaf):
@@ -291,86 +300,51 @@ class Part(Ours):
     def measure(self):
         begin = time.perf_counter()
         jax.block_until_ready(self.many(self.carry, jnp.int32(self.steps)))
-        return (time.perf_counter() - begin) / self.steps / self.lanes * 1e6
+        each = (time.perf_counter() - begin) / self.steps / self.lanes * 1e6
+        return Timed(each, 0.0, each)
 
 
 # -- the run -------------------------------------------------------------------------------------
 
 
-def worker(connection, core, cases, races):
-    """One process: builds what it is asked for, and measures it when told."""
-    os.sched_setaffinity(0, {core % os.cpu_count()})
+def build(core, kind, settings, cases, races):
+    """A contestant of one process."""
     CASES.update(cases)  # a new process has read those of the file
     RACES.update(races)
-    jax.config.update("jax_enable_x64", True)
-    built = {}
-    while True:
-        request = connection.recv()
-        if request is None:
-            return
-        kind, settings = request
-        label = (kind, tuple(sorted(settings.items())))
-        if label not in built:
-            settings = dict(settings)
-            if settings.get("solver") == "none":
-                settings["solver"] = NO_PROJECTION
-            built[label] = {"ours": Ours, "numpy": NumpyLoop, "part": Part}[kind](
-                core=core, **settings
-            )
-        contestant = built[label]
-        time_each = contestant.measure()
-        compile_seconds = getattr(contestant, "compile_seconds", 0.0)
-        without_epochs = getattr(contestant, "without_epochs", time_each)
-        connection.send((time_each, compile_seconds, without_epochs))
+    if settings.get("solver") == "none":
+        settings = {**settings, "solver": NO_PROJECTION}
+    return {"ours": Ours, "numpy": NumpyLoop, "part": Part}[kind](core=core, **settings)
 
 
-class Pool:
-    """One process per core, all asked the same at the same time."""
-
-    def __init__(self, cores=None):
-        context = multiprocessing.get_context("spawn")
-        self.pipes = []
-        for core in range(cores or os.cpu_count() or 1):
-            ours, theirs = context.Pipe()
-            arguments = theirs, core, CASES, RACES
-            context.Process(target=worker, args=arguments, daemon=True).start()
-            self.pipes.append(ours)
-
-    def ask(self, kind, **settings):
-        for pipe in self.pipes:
-            pipe.send((kind, settings))
-        answers = [pipe.recv() for pipe in self.pipes]
-        time_each, compile_seconds, without_epochs = zip(*answers, strict=True)
-        return np.mean(time_each), np.max(compile_seconds), np.mean(without_epochs)
-
-    def close(self):
-        for pipe in self.pipes:
-            pipe.send(None)
+def ask(workers, kind, **settings):
+    """What all processes measured, as one."""
+    each, compiling, without = zip(*workers.measure(kind, **settings), strict=True)
+    return Timed(np.mean(each), np.max(compiling), np.mean(without))
 
 
-def race(pool, name, rounds):
+def race(workers, name, rounds):
     lanes = RACES[name].lanes
     contestants = {
-        "numpy": partial(pool.ask, "numpy", name=name),
-        "ours": partial(pool.ask, "ours", name=name, lanes=lanes),
-        "rest": partial(pool.ask, "ours", name=name, lanes=lanes, solver="none"),
+        "numpy": partial(ask, workers, "numpy", name=name),
+        "ours": partial(ask, workers, "ours", name=name, lanes=lanes),
+        "rest": partial(ask, workers, "ours", name=name, lanes=lanes, solver="none"),
     }
     rivals = RIVALS.get(name, ())
     for rival in rivals:
-        contestants[rival] = partial(pool.ask, "ours", name=name, lanes=lanes, learner=rival)
+        contestants[rival] = partial(ask, workers, "ours", name=name, lanes=lanes, learner=rival)
     times = {label: [] for label in contestants}
     compile_seconds, without_epochs = {}, []
-    for label, ask in contestants.items():
-        compile_seconds[label] = ask()[1]  # warm up
+    for label, measure in contestants.items():
+        compile_seconds[label] = measure().compile_seconds  # warm up
     for _ in range(rounds):
-        for label, ask in contestants.items():
-            time_each, _, without = ask()
-            times[label].append(time_each)
+        for label, measure in contestants.items():
+            timed = measure()
+            times[label].append(timed.each)
             if label == "numpy":
-                without_epochs.append(without)
+                without_epochs.append(timed.without_epochs)
     median = {label: float(np.median(values)) for label, values in times.items()}
     ratios = np.array(times["numpy"]) / np.array(times["ours"])
-    cores = len(pool.pipes)
+    cores = len(workers.pipes)
     sizes = CASES[name].sizes
     print(f"\n{name}: sizes {sizes}, A = {CASES[name].num_actions}, {lanes} seeds per process")
     texts = {"numpy": "NumPy loop with OSQP, 1e-6", "ours": "pdgd_jax, 1e-9"}
@@ -388,8 +362,8 @@ def race(pool, name, rounds):
     rest, whole = median["rest"], median["ours"]
     print(f"  all but the projection: {rest:.1f} us, {100 * rest / whole:.0f}% of an episode")
     for part in ("draws", "trajectories", "confidence", "metrics"):
-        ask = partial(pool.ask, "part", name=name, lanes=lanes, part=part)
-        alone = float(np.median([ask()[0] for _ in range(3)]))
+        measure = partial(ask, workers, "part", name=name, lanes=lanes, part=part)
+        alone = float(np.median([measure().each for _ in range(3)]))
         print(f"    {part:14} {alone:8.2f} us, {100 * alone / whole:4.1f}%, timed alone")
 
 
@@ -431,10 +405,10 @@ def main():
         CASES.update({name: quickly(CASES[name]) for name in RACES})
         RACES.update({name: Race(2, 100, 2, 30) for name in RACES})
         rounds, horizons, cores = 1, {"short": 10, "long": 100}, {"cores": 1}
-    pool = Pool(**cores)
+    workers = Workers(build, CASES, RACES, **cores)
     for name in [options.only] if options.only else RACES:
-        race(pool, name, rounds)
-    pool.close()
+        race(workers, name, rounds)
+    workers.stop()
     if not options.no_memory:
         memory(**horizons)
 

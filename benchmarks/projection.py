@@ -14,8 +14,6 @@ fast stands in `docs/developer/projection_experiments.md`.
 
 import argparse
 import contextlib
-import multiprocessing
-import os
 import time
 from typing import NamedTuple
 
@@ -23,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from quick import add_quick, hurry
+from workers import Workers
 
 from pdgd_jax import ConfidenceSet, Layers, cold_start, project, project_entropic
 from pdgd_jax.projection import EntropicStart
@@ -421,19 +420,9 @@ class Cvxpy(Peer):
 # -- the run -------------------------------------------------------------------------------------
 
 
-def worker(connection, core, case, sequence):
-    """One process: builds what it is asked for, and measures it when told."""
-    os.sched_setaffinity(0, {core % os.cpu_count()})
-    jax.config.update("jax_enable_x64", True)
-    built = {}
-    while True:
-        request = connection.recv()
-        if request is None:
-            return
-        label, kind, settings = request
-        if label not in built:
-            built[label] = KINDS[kind](case, sequence, core=core, **settings)
-        connection.send(built[label].measure())
+def build(core, kind, settings, case, sequence):
+    """A contestant of one process."""
+    return KINDS[kind](case, sequence, core=core, **settings)
 
 
 KINDS = {"ours": Ours, "osqp": Osqp, "clarabel": Clarabel, "piqp": Piqp, "cvxpy": Cvxpy}
@@ -478,37 +467,10 @@ def contestants(case, everything):
     return rows
 
 
-class Workers:
-    """One process per core, all of them for the same case."""
-
-    def __init__(self, case, sequence, cores=None):
-        context = multiprocessing.get_context("spawn")
-        self.pipes, self.processes = [], []
-        for core in range(cores or os.cpu_count() or 1):
-            here, there = context.Pipe()
-            process = context.Process(
-                target=worker, args=(there, core, case, sequence), daemon=True
-            )
-            process.start()
-            self.pipes.append(here)
-            self.processes.append(process)
-
-    def measure(self, row):
-        """What each measured, all at the same time."""
-        for pipe in self.pipes:
-            pipe.send(row)
-        return [pipe.recv() for pipe in self.pipes]
-
-    def stop(self):
-        for pipe, process in zip(self.pipes, self.processes, strict=True):
-            pipe.send(None)
-            process.join()
-
-
 def table(name, rounds=3, everything=True, **cores):
     """Measure one case; returns a row for each contestant."""
     case = CASES[name]
-    workers = Workers(case, record(case, max(case.lanes[-1], 2)), **cores)
+    workers = Workers(build, case, record(case, max(case.lanes[-1], 2)), **cores)
     rows = contestants(case, everything)
     measured = {label: [] for label, _, _ in rows}
     for turn in range(rounds):
@@ -516,7 +478,7 @@ def table(name, rounds=3, everything=True, **cores):
             slow = row[1] != "osqp" and "newton" not in row[0]
             if slow and turn > 0:
                 continue
-            measured[row[0]] += workers.measure(row)
+            measured[row[0]] += workers.measure(row[1], **row[2])
     workers.stop()
     base = np.median([m.microseconds for m in measured[OSQP]]) if OSQP in measured else np.nan
     return [
@@ -538,12 +500,11 @@ def doublings(pairs=DOUBLINGS, rounds=15, lanes=(1, 8), **cores):
     """Measure the cases of all pairs in turns; returns a row for each pair and batch."""
     names = sorted({name for pair in pairs for name in pair}, key=list(CASES).index)
     sequences = {name: record(CASES[name], max(lanes)) for name in names}
-    workers = {name: Workers(CASES[name], sequences[name], **cores) for name in names}
+    workers = {name: Workers(build, CASES[name], sequences[name], **cores) for name in names}
     measured = {(name, count): [] for name in names for count in lanes}
     for _ in range(rounds):
         for name, count in measured:
-            row = f"{count} lanes", "ours", {"lanes": count}
-            measured[name, count] += workers[name].measure(row)
+            measured[name, count] += workers[name].measure("ours", lanes=count)
     for each in workers.values():
         each.stop()
     rows = []
