@@ -72,7 +72,7 @@ def _optima(
     if flow.is_small and n > 1:
         solution = scipy.optimize.linprog(
             -objectives.reshape(-1),
-            A_ub=scipy.sparse.block_diag(list(G), format="csr"),
+            A_ub=scipy.sparse.block_diag([scipy.sparse.csr_matrix(g) for g in G], format="csr"),
             b_ub=np.zeros(n * G.shape[1]),
             A_eq=scipy.sparse.block_diag([flow.matrix] * n, format="csr"),
             b_eq=np.tile(flow.source, n),

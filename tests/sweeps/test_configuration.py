@@ -345,7 +345,7 @@ def test_options_of_the_wrong_kind_are_refused_on_their_line(read):
         read('[[instance]]\nmake = "grid"\nbudget = "abc"')
 
 
-@pytest.mark.parametrize("name", ["paper", "quick"])
+@pytest.mark.parametrize("name", ["paper", "quick", "rivals"])
 def test_the_built_in_configurations_are_good(name):
     configuration = read_configuration(name)
     assert name in builtin_names()
