@@ -26,7 +26,7 @@ jaxtyping.install_import_hook(
 
 from pdgd_jax import LayeredMDP, Layers  # noqa: E402, only now, so that the hook sees it
 
-# Processes that tests start leave the cache of the user's alone; those that want one say where.
+# Processes that tests start leave the user's cache alone; those that want a cache say where.
 os.environ["PDGD_CACHE"] = "off"
 
 jax.config.update("jax_enable_x64", True)

@@ -16,8 +16,8 @@ from pdgd_jax._internal.typing import NDArray
 
 __all__ = ["Group", "Groups", "choose_groups"]
 
-# How many widths the rows of one instance have at most: each has its own part of a program. So
-# another group is only made if it saves this share of the entries.
+# The most groups of one instance, since each adds a part to every program. For the same reason
+# another group is made only if it saves this share of the entries.
 MOST_GROUPS = 4
 WORTH_A_GROUP = 1 / 8
 

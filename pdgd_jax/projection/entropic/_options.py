@@ -17,7 +17,7 @@ class EntropicOptions:
         some state differ by a factor of two. If smaller, more steps cost a forward pass.
       longest: the largest change of a potential in one Newton step on the dual. If larger, some
         steps overshoot and are shortened; if smaller, steps are more.
-      farthest: the same for a step in logarithms, whose length means something up to any size.
+      farthest: the same for a step in logarithms, which may be much longer and still be right.
       damping: what is added to the diagonal of the scaled Hessian, times the residual. If larger,
         convergence is slower than quadratic; without it a singular Hessian stops a lane.
       refusals: after so many shortened Newton steps a scaling step is taken.

@@ -32,8 +32,9 @@ class EntropicInfo(NamedTuple):
         forward pass, relative to the larger of both, or of the linear constraints:
         $|\min(\lambda, c - G^\top q)|$.
       iterations: the number of steps.
-      converged: whether the residual is within the tolerance, or in what rounding of the logarithms
-        leaves of it. If not, the occupancy is feasible but not the projection, or NaN.
+      converged: whether the residual is within the tolerance, or within the rounding error of the
+        logarithms if that is larger. If not, the occupancy is feasible but not the projection, or
+        NaN.
       infeasible: whether no occupancy of the set satisfies the linear constraints, or vanishes
         where the target does. Never true together with `converged`.
     """

@@ -40,7 +40,7 @@ class _PairSums(NamedTuple):
 def _pair_sums(flow: Flow, shares: Shares) -> list[_PairSums]:
     """What each block of layers adds."""
     root = jnp.sqrt(flow.mass)
-    # A share may be too small for a number; the errors would come back multiplied.
+    # The root of a share, since a share may underflow, and dividing by it would blow up its error.
     weight = jnp.sqrt(flow.entries) * jnp.exp(shares.log_share / 2)
     up, down = (1 / jnp.sqrt(mass) for mass in shares.block_mass)
     block = weight * jnp.where(shares.block > 0, up[None], -down[None]) * jnp.abs(shares.block)

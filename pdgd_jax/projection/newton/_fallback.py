@@ -37,8 +37,8 @@ def _globalised(
     """Newton's method on the dual with open states and exact cones, in these lanes.
 
     Each step begins at `before.start` or where the last one ended, and `guess` is one of the
-    direction of the first. States are opened by no more
-    than the residual there allows, or a start near the solution would lose it.
+    direction of the first. States are opened by no more than the residual there allows, or a start
+    near the solution would lose it.
     """
     cones = problem.cones()
 
