@@ -19,7 +19,9 @@ from pdgd_jax import (
     rollout,
     run,
 )
+from pdgd_jax._internal.sums import Compensated
 from pdgd_jax.learners.optimistic import _opt_cmdp
+from pdgd_jax.learners.optimistic._estimates import no_estimates, observe
 from pdgd_jax.models import observed
 from pdgd_jax.planning import first_prices
 from pdgd_jax.projection import contains
@@ -168,7 +170,8 @@ def test_with_many_visits_opt_cmdp_finds_the_optimum():
     triples = np.floor(P * count).astype(np.int32)
     pairs = triples.sum(-1).astype(np.int32)
     means = jnp.concatenate([1 - CMDP.rewards.mean()[None], (1 + CMDP.constraints.mean()) / 2])
-    estimates = _opt_cmdp.Estimates(jnp.asarray(pairs), jnp.asarray(triples), means * pairs[None])
+    losses = Compensated(means * pairs[None], jnp.zeros_like(means))
+    estimates = _opt_cmdp.Estimates(jnp.asarray(pairs), jnp.asarray(triples), losses)
     best = oracle.optimum(CMDP.mdp, CMDP.rewards.mean(), CMDP.constraints.mean())
     for name in ("opt-cmdp", "opt-cmdp-bonus"):
         config = build(name, scale=1e-9).update.args[0]
@@ -254,3 +257,15 @@ def test_the_margin_is_that_of_the_cmdp_unless_it_is_given():
     assert float(own) == float(same)
     with pytest.raises(ValueError, match="must know a margin rho > 0"):
         make_learner("opt-primal-dual", make("no-slater"), EPISODES)
+
+
+def test_sums_of_losses_go_on_growing_in_single_precision():
+    """A float32 of 2^24 plus a half is 2^24: without compensation nothing more is learnt."""
+    before = no_estimates(LAYERS, M, jnp.dtype("float32"))
+    full = Compensated(jnp.full_like(before.losses.value, 2.0**24), before.losses.lost)
+    estimates = before._replace(losses=full)
+    outcome = Outcome(jnp.full(LAYERS.shape, 0.5), jnp.zeros((M, *LAYERS.shape)))
+    trajectory = Trajectory(jnp.zeros(len(LAYERS.sizes), jnp.int32), jnp.zeros(3, jnp.int32))
+    for _ in range(8):
+        estimates = observe(LAYERS, estimates, trajectory, outcome)
+    assert (estimates.losses.value[:, 0, 0, 0] == 2.0**24 + 4).all()

@@ -9,14 +9,16 @@ twice. This is the only file that converts.
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, ArrayLike, Float, Int
 
 from pdgd_jax import theory
-from pdgd_jax._internal.pytree import pytree
+from pdgd_jax._internal.pytree import as_array, pytree
+from pdgd_jax._internal.sums import Compensated
+from pdgd_jax.learners._base import Setting, check_setting
 from pdgd_jax.models import Layers, Outcome, Trajectory, visited
 from pdgd_jax.projection import BoxSet
 
-__all__ = ["Estimates", "Optimism", "no_estimates", "observe"]
+__all__ = ["Estimates", "Optimism", "no_estimates", "observe", "posed"]
 
 
 class Estimates(NamedTuple):
@@ -25,18 +27,25 @@ class Estimates(NamedTuple):
     Attributes:
       pairs: `[L, S, A]`, N.
       triples: over the triples, M.
-      losses: `[1 + m, L, S, A]`, the sums of c and of each d.
+      losses: `[1 + m, L, S, A]`, the sums of c and of each d; a plain float32 would stop growing
+        after 10^7 visits.
     """
 
     pairs: Int[Array, "layers states actions"]
     triples: Int[Array, "layers *triples"]
-    losses: Float[Array, "m_and_1 layers states actions"]
+    losses: Compensated
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        """The precision of the sums."""
+        return self.losses.value.dtype
 
 
 def no_estimates(layers: Layers, num_constraints: int, dtype: jnp.dtype) -> Estimates:
     """Before the first episode."""
     pairs, triples = (jnp.zeros(x, jnp.int32) for x in (layers.shape, layers.triple_shape))
-    return Estimates(pairs, triples, jnp.zeros((1 + num_constraints, *layers.shape), dtype))
+    losses = Compensated.zeros((1 + num_constraints, *layers.shape), dtype)
+    return Estimates(pairs, triples, losses)
 
 
 def observe(
@@ -47,8 +56,9 @@ def observe(
     there = trajectory.states[1:, None] == jnp.arange(layers.shape[1])[None]  # [L, S]
     triple = layers.to_triples(pair) & layers.at_next(there)
     losses = jnp.concatenate([1 - outcome.reward[None], (1 + outcome.constraints) / 2])
-    seen = jnp.where(pair[None], losses, 0).astype(estimates.losses.dtype)
-    return Estimates(estimates.pairs + pair, estimates.triples + triple, estimates.losses + seen)
+    seen = jnp.where(pair[None], losses, 0).astype(estimates.dtype)
+    pairs, triples = estimates.pairs + pair, estimates.triples + triple
+    return Estimates(pairs, triples, estimates.losses.add(seen))
 
 
 @pytree
@@ -77,7 +87,7 @@ class Optimism:
 
     def transition(self, estimates: Estimates) -> Array:
         r"""$\bar P$, uniform for a pair that was never visited."""
-        layers, dtype = self.layers, estimates.losses.dtype
+        layers, dtype = self.layers, estimates.dtype
         visits = layers.to_triples(estimates.pairs)
         sizes = layers.to_triples(jnp.broadcast_to(layers.num_successors, layers.shape))
         uniform = layers.triple_mask.astype(dtype) / jnp.maximum(sizes, 1).astype(dtype)
@@ -103,15 +113,14 @@ class Optimism:
 
     def means(self, estimates: Estimates) -> Array:
         r"""$\bar c$ and each $\bar d_i$, `[1 + m, L, S, A]`; 0 for a pair never visited."""
-        return estimates.losses / jnp.maximum(1, estimates.pairs)[None]
+        return estimates.losses.value / jnp.maximum(1, estimates.pairs)[None]
 
     def of_losses(self, estimates: Estimates) -> Array:
         r"""$\beta^l$, `[L, S, A]`."""
-        count = estimates.losses.shape[0]
+        count = estimates.losses.value.shape[0]
         radius = theory.hoeffding_radius(estimates.pairs, self._logarithm(count))
-        return jnp.where(self.layers.action_mask, self.scale * radius, 0).astype(
-            estimates.losses.dtype
-        )
+        radius = jnp.where(self.layers.action_mask, self.scale * radius, 0)
+        return radius.astype(estimates.dtype)
 
     def bonus(self, estimates: Estimates) -> Array:
         r"""$b(x,a) = \beta^l(x,a) + L \sum_{x'} \beta^p(x,a,x')$ makes $\bar P$ optimistic."""
@@ -122,3 +131,28 @@ class Optimism:
     def threshold(self) -> Array:
         r"""$\alpha = L / 2$."""
         return self.layers.num_layers / 2
+
+
+def posed(
+    layers: Layers,
+    num_constraints: int,
+    num_episodes: ArrayLike,
+    delta: ArrayLike,
+    confidence_scale: ArrayLike,
+) -> tuple[Optimism, Setting]:
+    """The radii of a learner, and the problem that it is built for.
+
+    Raises:
+      ValueError: if a number is invalid.
+    """
+    check_setting(num_episodes, delta, confidence_scale, num_constraints)
+    T, delta, scale = (as_array(x, float) for x in (num_episodes, delta, confidence_scale))
+    setting = Setting(
+        layers,
+        delta=delta,
+        confidence_scale=scale,
+        num_episodes=as_array(num_episodes, jnp.int32),
+        num_constraints=num_constraints,
+        feedback="bandit",
+    )
+    return Optimism(layers, T, delta, scale), setting

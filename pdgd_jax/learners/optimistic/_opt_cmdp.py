@@ -22,10 +22,16 @@ import jax.numpy as jnp
 from jax.tree_util import Partial
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-from pdgd_jax._internal.pytree import as_array, pytree, static
+from pdgd_jax._internal.pytree import pytree, static
 from pdgd_jax._internal.typing import MaybeKey, Triples
-from pdgd_jax.learners._base import Info, Learner, Setting, check_setting
-from pdgd_jax.learners.optimistic._estimates import Estimates, Optimism, no_estimates, observe
+from pdgd_jax.learners._base import Info, Learner
+from pdgd_jax.learners.optimistic._estimates import (
+    Estimates,
+    Optimism,
+    no_estimates,
+    observe,
+    posed,
+)
 from pdgd_jax.models import Layers, Outcome, Trajectory, policy_of
 from pdgd_jax.planning import first_prices, plan_constrained
 from pdgd_jax.projection import BoxSet, KnownTransitions
@@ -119,18 +125,8 @@ def planner(
     bonus: bool,
 ) -> Learner:
     """OptCMDP, or with `bonus` OptCMDP-bonus."""
-    check_setting(num_episodes, delta, confidence_scale, num_constraints)
-    T, delta, scale = (as_array(x, float) for x in (num_episodes, delta, confidence_scale))
-    config = Config(Optimism(layers, T, delta, scale), num_constraints, bonus)
-    setting = Setting(
-        layers,
-        delta,
-        None,
-        scale,
-        as_array(num_episodes, jnp.int32),
-        num_constraints,
-        feedback="bandit",
-    )
+    optimism, setting = posed(layers, num_constraints, num_episodes, delta, confidence_scale)
+    config = Config(optimism, num_constraints, bonus)
     return Learner(
         Partial(_init, config), Partial(_policy, config), Partial(_update, config), setting
     )

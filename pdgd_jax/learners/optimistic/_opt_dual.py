@@ -22,10 +22,16 @@ import jax.numpy as jnp
 from jax.tree_util import Partial
 from jaxtyping import Array, ArrayLike, Float
 
-from pdgd_jax._internal.pytree import as_array, pytree, static
+from pdgd_jax._internal.pytree import pytree, static
 from pdgd_jax._internal.typing import MaybeKey, Pairs
-from pdgd_jax.learners._base import Info, Learner, Setting, check_setting
-from pdgd_jax.learners.optimistic._estimates import Estimates, Optimism, no_estimates, observe
+from pdgd_jax.learners._base import Info, Learner
+from pdgd_jax.learners.optimistic._estimates import (
+    Estimates,
+    Optimism,
+    no_estimates,
+    observe,
+    posed,
+)
 from pdgd_jax.learners.primal_dual import constant, sizes_of
 from pdgd_jax.models import Layers, Outcome, Trajectory
 from pdgd_jax.planning import best_response
@@ -135,23 +141,12 @@ def opt_dual(
       >>> learner.setting.feedback
       'bandit'
     """
-    check_setting(num_episodes, delta, confidence_scale, num_constraints)
+    optimism, setting = posed(layers, num_constraints, num_episodes, delta, confidence_scale)
     xp, L, _, _, K = sizes_of(layers, num_episodes)
     rho = constant("rho", rho, lambda: 1.0)
     bound = 2 * L / rho
     step = constant("dual_step", dual_step, lambda: bound / xp.sqrt(L**2 * num_constraints * K))
-    delta, scale = (as_array(x, float) for x in (delta, confidence_scale))
-    optimism = Optimism(layers, as_array(num_episodes, float), delta, scale)
     config = Config(optimism, step, num_constraints)
-    setting = Setting(
-        layers,
-        delta,
-        None,
-        scale,
-        as_array(num_episodes, jnp.int32),
-        num_constraints,
-        feedback="bandit",
-    )
     return Learner(
         Partial(_init, config), Partial(_policy, config), Partial(_update, config), setting
     )

@@ -31,8 +31,14 @@ from jaxtyping import Array, ArrayLike, Float
 
 from pdgd_jax._internal.pytree import as_array, numpy_for, pytree, static
 from pdgd_jax._internal.typing import MaybeKey, Pairs
-from pdgd_jax.learners._base import Info, Learner, Setting, check_setting
-from pdgd_jax.learners.optimistic._estimates import Estimates, Optimism, no_estimates, observe
+from pdgd_jax.learners._base import Info, Learner
+from pdgd_jax.learners.optimistic._estimates import (
+    Estimates,
+    Optimism,
+    no_estimates,
+    observe,
+    posed,
+)
 from pdgd_jax.learners.primal_dual import constant, sizes_of
 from pdgd_jax.models import Layers, Outcome, Trajectory
 from pdgd_jax.planning import evaluate
@@ -149,7 +155,7 @@ def opt_primal_dual(
       >>> run(jax.random.key(0), cmdp, learner, 100, checkpoints=2).reward.shape
       (2,)
     """
-    check_setting(num_episodes, delta, confidence_scale, num_constraints)
+    optimism, setting = posed(layers, num_constraints, num_episodes, delta, confidence_scale)
     _, L, _, A, K = sizes_of(layers, num_episodes)
     m = num_constraints
     bound = 2 * L / constant("rho", rho, lambda: 1.0)
@@ -159,12 +165,7 @@ def opt_primal_dual(
     )
     dual_step = constant("dual_step", dual_step, lambda: bound / xp.sqrt(L**2 * m * K))
     ceiling = as_array(bound if ceiling is None else ceiling, float)
-    delta, scale = (as_array(x, float) for x in (delta, confidence_scale))
-    optimism = Optimism(layers, as_array(num_episodes, float), delta, scale)
     config = Config(optimism, step, dual_step, ceiling, m)
-    setting = Setting(
-        layers, delta, None, scale, as_array(num_episodes, jnp.int32), m, feedback="bandit"
-    )
     return Learner(
         Partial(_init, config), Partial(_policy, config), Partial(_update, config), setting
     )
